@@ -1,0 +1,1 @@
+"""Engines draw responses and score them. `protocol` says what every engine promises."""

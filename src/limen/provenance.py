@@ -1,0 +1,86 @@
+"""Where a result comes from: code, versions, hardware. Written into every run folder and every result."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import limen
+
+_PACKAGES = (
+    "torch",
+    "transformers",
+    "trl",
+    "accelerate",
+    "numpy",
+    "scipy",
+    "math-verify",
+    "reasoning-gym",
+    "vllm",
+)
+
+
+def provenance() -> dict[str, Any]:
+    """JSON-able record: limen version and commit, package versions, python, hardware, time, command line.
+
+    Imports none of the packages that it names, so it is cheap; the GPU is read from torch only if torch is
+    already imported.
+    """
+    return {
+        "limen": limen.__version__,
+        "commit": _git("rev-parse", "HEAD"),
+        "dirty": _dirty(),
+        "python": platform.python_version(),
+        "packages": {name: v for name in _PACKAGES if (v := _version(name))},
+        "hardware": _hardware(),
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+    }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _git(*args: str) -> str | None:
+    """Output of git in limen's own checkout; None for an installed package."""
+    here = Path(__file__).resolve().parent
+    if not (here.parents[1] / ".git").exists():
+        return None
+    try:
+        out = subprocess.run(["git", *args], cwd=here, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return out.stdout.strip() if out.returncode == 0 else None
+
+
+def _dirty() -> bool | None:
+    status = _git("status", "--porcelain", "--untracked-files=no")
+    return None if status is None else bool(status)
+
+
+def _hardware() -> dict[str, Any]:
+    info: dict[str, Any] = {"cpus": os.cpu_count(), "machine": platform.machine(), "processor": _cpu_name()}
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        info["gpus"] = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    return info
+
+
+def _cpu_name() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor()
