@@ -1,0 +1,38 @@
+"""Verifiers by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from limen.errors import ConfigError
+from limen.verify.answers import Exact, Math, Numeric
+from limen.verify.base import Verifier
+from limen.verify.reasoning import ReasoningGym
+
+VERIFIERS: dict[str, type[Verifier]] = {v.name: v for v in (Math, Numeric, Exact, ReasoningGym)}
+
+
+def resolve(spec: Mapping[str, Any]) -> Verifier:
+    """The verifier of `{"name": ..., setting: value, ...}`. Raises `ConfigError` for unknown names or settings."""
+    options = dict(spec)
+    name = options.pop("name", None)
+    if name not in VERIFIERS:
+        raise ConfigError(f"no verifier is called {name!r}: use one of {', '.join(sorted(VERIFIERS))}")
+    try:
+        return VERIFIERS[name](options)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(p) for p in first["loc"])
+        raise ConfigError(f"verifier {name!r}, setting {where!r}: {first['msg']}") from None
+
+
+def split_noise(spec: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+    """The verifier's own settings, and the noise to be put on its verdicts (None without)."""
+    spec = dict(spec)
+    noise = spec.pop("noise", None)
+    if noise is None:
+        return spec, None
+    raise ConfigError("noise on verdicts is not available in this version")
