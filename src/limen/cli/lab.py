@@ -8,7 +8,10 @@ from typing import Annotated
 import typer
 
 lab = typer.Typer(
-    name="lab", help="Small models on which the papers' effects can be seen.", no_args_is_help=True, add_completion=False
+    name="lab",
+    help="Small models on which the papers' effects can be seen.",
+    no_args_is_help=True,
+    add_completion=False,
 )
 
 
