@@ -1,9 +1,110 @@
-"""Commands of `limen` about measure."""
+"""`limen passk` and `limen compare`: from run folders or count files to tables and JSON."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
 import typer
+
+from limen.errors import DataError
+
+if TYPE_CHECKING:
+    from limen.measure import CountTable
+
+Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON instead of tables.")]
+Ks = Annotated[str, typer.Option("--k", help="Budgets, such as 1,8,64. Default: powers of two up to the smallest n.")]
+Draws = Annotated[int, typer.Option(help="Bootstrap draws; 0 for no intervals.", min=0)]
+Seed = Annotated[int, typer.Option(help="Seed of the bootstrap.")]
+Verifier = Annotated[str | None, typer.Option(help="Verifier whose verdicts count, where a run holds several.")]
 
 
 def register(app: typer.Typer) -> None:
     """Add this module's commands to `app`."""
+    app.command()(passk)
+    app.command()(compare)
+
+
+def passk(
+    source: Annotated[Path, typer.Argument(help="A run folder, or a count file (JSONL: problem_id, model, n, c).")],
+    json: Json = False,
+    k: Ks = "",
+    model: Annotated[str | None, typer.Option(help="Only this model of a count file.")] = None,
+    policy: Annotated[str | None, typer.Option(help="Policy, where a run holds several.")] = None,
+    step: Annotated[int | None, typer.Option(help="Training step, where a run holds several.")] = None,
+    verifier: Verifier = None,
+    draws: Draws = 1000,
+    seed: Seed = 0,
+) -> None:
+    """pass@k of a run or of each model of a count file, with intervals."""
+    from limen.measure import show, summary
+
+    tables = _tables(source, model, policy, step, verifier)
+    found = [summary(t, _ks(k), draws, seed) for t in tables]
+    if json:
+        show.print_json(found[0].to_json() if len(found) == 1 else {f.table.name: f.to_json() for f in found})
+    else:
+        show.print_summaries(found)
+
+
+def compare(
+    first: Annotated[Path, typer.Argument(metavar="BASE", help="Run folder or count file of the base.")],
+    second: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[TRAINED]", help="The same for the trained policy; not needed for a count file with both."
+        ),
+    ] = None,
+    base: Annotated[str | None, typer.Option(help="Name of the base in a count file, or its policy in a run.")] = None,
+    trained: Annotated[str | None, typer.Option(help="The same for the trained policy.")] = None,
+    base_step: Annotated[int | None, typer.Option(help="Training step of BASE, where it holds several.")] = None,
+    trained_step: Annotated[int | None, typer.Option(help="Training step of TRAINED, where it holds several.")] = None,
+    verifier: Verifier = None,
+    json: Json = False,
+    k: Ks = "",
+    draws: Draws = 1000,
+    seed: Seed = 0,
+    force: Annotated[bool, typer.Option("--force", help="Compare although prompts or problem sets differ.")] = False,
+) -> None:
+    """What the trained policy gained and lost against the base, beside what chance alone does."""
+    from limen.measure import compare as compare_tables
+    from limen.measure import show
+
+    if second is None and first.is_dir() and base is None and trained is None and base_step == trained_step:
+        raise DataError(f"compare what with {first}? Give a second run folder: limen compare BASE TRAINED")
+    left = _one(first, base, base_step, verifier, "--base")
+    right = _one(second or first, trained, trained_step, verifier, "--trained")
+    found = compare_tables(left, right, ks=_ks(k), draws=draws, seed=seed, force=force)
+    if json:
+        show.print_json(found.to_json())
+    else:
+        show.print_comparison(found)
+
+
+def _ks(text: str) -> list[int] | None:
+    if not text.strip():
+        return None
+    try:
+        return [int(part) for part in text.replace(" ", ",").split(",") if part]
+    except ValueError as error:
+        raise DataError(f"--k {text!r} is not a list of whole numbers such as 1,8,64") from error
+
+
+def _tables(
+    source: Path, model: str | None, policy: str | None, step: int | None, verifier: str | None
+) -> list[CountTable]:
+    from limen.measure import counts_from_run, read_counts
+
+    if source.is_dir() or not source.exists():
+        return [counts_from_run(source, policy, step, verifier)]
+    tables = read_counts(source)
+    if model is not None and model not in tables:
+        raise DataError(f"{source} has no model {model!r}; it has: {', '.join(tables)}")
+    return [tables[model]] if model is not None else list(tables.values())
+
+
+def _one(source: Path, name: str | None, step: int | None, verifier: str | None, option: str) -> CountTable:
+    tables = _tables(source, None if source.is_dir() else name, name, step, verifier)
+    if len(tables) > 1:
+        raise DataError(f"{source} has several models: say which with {option} ({', '.join(t.name for t in tables)})")
+    return tables[0]

@@ -1,0 +1,114 @@
+"""Tables on a terminal. Numbers come from the results; nothing is computed here."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from limen.measure.compare import Comparison
+from limen.measure.counts import CountTable
+from limen.measure.summary import Summary
+from limen.measure.support import SupportResult
+
+
+def print_json(value: Any) -> None:
+    """Strict JSON on stdout (no NaN), keys in the order given."""
+    print(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False))
+
+
+def print_summaries(found: Sequence[Summary], console: Console | None = None) -> None:
+    """pass@k of each policy, one column pair each."""
+    console = console or Console()
+    for one in found:
+        table = Table(title="pass@k", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), title_justify="left")
+        for head in ("k", "pass@k", "interval"):
+            table.add_column(head, justify="right", no_wrap=True)
+        c = one.curve
+        for k, v, a, b in zip(c.k_K.tolist(), c.value_K.tolist(), c.low_K.tolist(), c.high_K.tolist()):
+            table.add_row(str(k), number(v), interval(a, b))
+        console.print(_title(one.table), markup=False, highlight=False)
+        console.print(table)
+        _notes(console, [f"Interval: {c.resampled}", *c.undefined.values(), *one.notes])
+
+
+def print_comparison(found: Comparison, console: Console | None = None) -> None:
+    """Curves side by side, support beside chance, and the result in words."""
+    console = console or Console()
+    b, t = found.base_curve, found.trained_curve
+    table = Table(title="pass@k", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), title_justify="left")
+    for head in ("k", "base", "interval", "trained", "interval", "difference", "interval"):
+        table.add_column(head, justify="right", no_wrap=True)
+    for i, k in enumerate(found.k_K.tolist()):
+        table.add_row(
+            str(k),
+            number(b.value_K[i]),
+            interval(b.low_K[i], b.high_K[i]),
+            number(t.value_K[i]),
+            interval(t.low_K[i], t.high_K[i]),
+            number(found.difference_K[i], sign=True),
+            interval(found.difference_low_K[i], found.difference_high_K[i], sign=True),
+        )
+    console.print(table)
+    if found.support is not None:
+        console.print(support_table(found.support))
+    _notes(
+        console,
+        [
+            *([] if found.support is None else [rates_line(found.support), *found.support.undefined.values()]),
+            *found.sentences,
+            f"Interval: {b.resampled}; differences are paired by problem",
+            f"base     {_title(found.base)}",
+            f"trained  {_title(found.trained)}",
+            *b.undefined.values(),
+            *found.notes,
+        ],
+    )
+
+
+def support_table(s: SupportResult) -> Table:
+    """P/E/S/O with what chance alone gives."""
+    table = Table(title=f"Support on {s.M} problems", box=SIMPLE_HEAD, title_justify="left")
+    for head in ("", "problems", "by chance", "p"):
+        table.add_column(head, justify="right" if head else "left", no_wrap=True)
+    table.add_row("P  both solve", str(s.P), "", "")
+    table.add_row("E  gained", str(s.E), f"{s.chance_E:.2f}", f"{s.E_p:.2g}")
+    table.add_row("S  lost", str(s.S), f"{s.chance_S:.2f}", f"{s.S_p:.2g}")
+    table.add_row("O  neither", str(s.O), "", "")
+    return table
+
+
+def rates_line(s: SupportResult) -> str:
+    """The four rates and the test of the net change on one line."""
+    rates = ", ".join(f"{name} {number(getattr(s, name))}" for name in ("SRR", "NDR", "SDS", "NSCR"))
+    return f"{rates}; exact McNemar p = {s.mcnemar_p:.2g}"
+
+
+def number(x: float, sign: bool = False) -> str:
+    """Three decimals; a dash where undefined."""
+    return "–" if math.isnan(x) else f"{x:+.3f}" if sign else f"{x:.3f}"
+
+
+def interval(low: float, high: float, sign: bool = False) -> str:
+    return "" if math.isnan(low) else f"{number(low, sign)}..{number(high, sign)}"
+
+
+def _title(table: CountTable) -> str:
+    n = table.n_P
+    per = f"{n.min()}" if table.M and n.min() == n.max() else f"{n.min()} to {n.max()}" if table.M else "0"
+    cut = int(table.truncated_P.sum())
+    none = int(table.no_answer_P.sum())
+    more = f", {none} without an answer" if none else ""
+    more += f", {cut} cut off at the token limit" if cut else ""
+    more += f", {int(table.unjudged_P.sum())} unjudged"
+    return f"{table.name}: {table.M} problems × {per} judged samples{more}"
+
+
+def _notes(console: Console, lines: Sequence[str]) -> None:
+    for line in dict.fromkeys(lines):
+        console.print(line, markup=False, highlight=False)
