@@ -1,0 +1,64 @@
+// Lost and gained problems beside what chance alone would flip, and where every problem went.
+function flips() {
+  const root = byId("flips");
+  if (!root || !DATA.contrasts.length) return;
+  responsive(root, (width) => {
+    const rows = DATA.contrasts, narrow = width < 560, left = narrow ? 0 : 130, line = narrow ? 62 : 44, top = 30;
+    const height = top + rows.length * line + 26, mid = left + (width - left) / 2;
+    const reach = Math.max(1, ...rows.flatMap((c) => [c.lost, c.gained, c.chance_lost * 1.3, c.chance_gained * 1.3]));
+    const span = (width - left) / 2 - 44, L = (n) => (n / reach) * span;
+    const svg = s("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img",
+      "aria-label": "Problems lost and gained by each policy, with the number that chance alone would flip: " + rows.map((c) => `${DATA.policies[c.policy].name}: ${c.lost} lost, ${c.gained} gained, chance ${compact(c.chance_lost)} each way`).join("; ") });
+    svg.append(s("text", { x: mid - 10, y: 14, "text-anchor": "end" }, "← lost"), s("text", { x: mid + 10, y: 14 }, "gained →"));
+    rows.forEach((c, r) => {
+      const y = top + r * line + (narrow ? 20 : 4), bar = 20, control = DATA.policies[c.policy].role === "control";
+      const name = clip(DATA.policies[c.policy].name, narrow ? 40 : 17);
+      svg.append(s("text", { class: "strong", x: narrow ? 0 : left - 14, y: narrow ? y - 6 : y + 15, "text-anchor": narrow ? "start" : "end", css: { "font-weight": 600, "font-style": control ? "italic" : null } }, name));
+      for (const [n, chance, sign, tint] of [[c.lost, c.chance_lost, -1, "var(--lost)"], [c.gained, c.chance_gained, 1, "var(--gained)"]]) {
+        const w = L(n);
+        svg.append(s("rect", { x: sign < 0 ? mid - w : mid, y, width: w, height: bar, fill: tint, opacity: control ? 0.45 : 1 }));
+        const x = mid + sign * L(chance);
+        svg.append(s("line", { x1: x, x2: x, y1: y - 4, y2: y + bar + 4, stroke: "var(--ink)", "stroke-width": 2 }));
+        svg.append(s("text", { class: "strong", x: mid + sign * (Math.max(w, L(chance)) + 7), y: y + 15, "text-anchor": sign < 0 ? "end" : "start", css: { "font-weight": 600, "font-size": "13px" } }, n));
+      }
+    });
+    svg.append(s("line", { class: "axis", x1: mid, x2: mid, y1: top - 6, y2: height - 24 }));
+    const cx = Math.max(left, mid - 118), cy = height - 8;
+    svg.append(s("line", { x1: cx, x2: cx, y1: cy - 12, y2: cy + 2, stroke: "var(--ink)", "stroke-width": 2 }), s("text", { x: cx + 8, y: cy }, "flips expected by chance alone, each way"));
+    return svg;
+  });
+}
+
+function flow() {
+  const root = byId("flow");
+  if (!root) return;
+  const parts = DATA.contrasts.map((c) => {
+    const box = h("div"), total = c.kept + c.gained + c.lost + c.never || 1;
+    const name = DATA.policies[c.policy].name;
+    responsive(box, (width) => {
+      const height = 210, top = 22, room = height - top - 14, gap = 10, y = (n) => (n / total) * (room - gap);
+      const x0 = 74, x1 = width - 78, bar = 9;
+      const svg = s("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": `${name}: ${c.kept} kept, ${c.lost} lost, ${c.gained} gained, ${c.never} never solved` });
+      const solved0 = c.kept + c.lost, solved1 = c.kept + c.gained;
+      const at0 = { kept: top, lost: top + y(c.kept), gained: top + y(solved0) + gap, never: top + y(solved0 + c.gained) + gap };
+      const at1 = { kept: top, gained: top + y(c.kept), lost: top + y(solved1) + gap, never: top + y(solved1 + c.lost) + gap };
+      for (const [key, opacity] of [["kept", 0.3], ["never", 0.5], ["lost", 0.85], ["gained", 0.85]]) {
+        const a = at0[key], b = at1[key], t = Math.max(c[key] ? 1.5 : 0, y(c[key])), xa = x0 + bar, xb = x1 - bar, xm = (xa + xb) / 2;
+        if (!t) continue;
+        svg.append(s("path", { d: `M${xa} ${a}C${xm} ${a} ${xm} ${b} ${xb} ${b}V${b + t}C${xm} ${b + t} ${xm} ${a + t} ${xa} ${a + t}Z`, fill: `var(--${key})`, opacity }, s("title", null, `${c[key]} ${key}`)));
+      }
+      for (const [x, n] of [[x0, solved0], [x1 - bar, solved1]]) {
+        svg.append(s("rect", { x, y: top, width: bar, height: y(n), fill: "var(--ink)" }), s("rect", { x, y: top + y(n) + gap, width: bar, height: Math.max(1, y(total - n)), fill: "none", stroke: "var(--faint)" }));
+      }
+      svg.append(s("text", { x: x0 - 8, y: 12, "text-anchor": "end" }, "base"), s("text", { x: x1 + 8, y: 12 }, clip(name, 10)));
+      for (const [x, anchor, n] of [[x0 - 8, "end", solved0], [x1 + 8, "start", solved1]]) {
+        svg.append(s("text", { class: "strong", x, y: top + y(n) / 2 + 2, "text-anchor": anchor }, n), s("text", { x, y: top + y(n) / 2 + 16, "text-anchor": anchor }, "solved"));
+        const low = Math.min(height - 16, top + y(n) + gap + y(total - n) / 2 + 2);
+        svg.append(s("text", { class: "strong", x, y: low, "text-anchor": anchor }, total - n), s("text", { x, y: low + 13, "text-anchor": anchor }, "not"));
+      }
+      return svg;
+    });
+    return h("figure", null, h("h3", null, name), box);
+  });
+  root.replaceChildren(...parts);
+}

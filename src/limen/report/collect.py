@@ -1,0 +1,221 @@
+"""From count tables and run folders to `ReportData`. All statistics are `limen.measure`'s."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import limen
+from limen.errors import DataError
+from limen.measure import Comparison, PassCurve, compare, pass_curve
+from limen.provenance import provenance
+from limen.report.model import (
+    Change,
+    Contrast,
+    Curve,
+    Health,
+    Note,
+    Policy,
+    ProblemItem,
+    ReportData,
+    Role,
+    Series,
+    Training,
+)
+from limen.report.notes import find_notes
+from limen.report.samples import Samples, read_samples
+from limen.report.sources import Source
+from limen.store import Run
+from limen.types import Problem
+
+
+def collect(
+    sources: Sequence[Source],
+    train_runs: Sequence[Path | str] = (),
+    title: str | None = None,
+    max_responses: int = 4,
+    draws: int = 1000,
+    seed: int = 0,
+    force: bool = False,
+) -> ReportData:
+    """Everything a report shows; `sources` as `arrange` returns them."""
+    samples = [_samples(s, i, max_responses) for i, s in enumerate(sources)]
+    ids = list(sources[0].table.problem_ids)
+    place = {p: i for i, p in enumerate(ids)}
+    policies = [_policy(s, place, samples[i], draws, seed, i) for i, s in enumerate(sources)]
+    contrasts = []
+    for i, s in enumerate(sources[1:], start=1):
+        found = compare(sources[0].table, s.table, draws=draws, seed=seed, force=force)
+        if found.support is not None:
+            contrasts.append(_contrast(i, found, ids))
+    notes = find_notes(sources, policies, contrasts, [x.repeated_seeds for x in samples])
+    training = [_training(Path(path), notes) for path in train_runs]
+    return ReportData(
+        title=title or _title(sources),
+        policies=policies,
+        contrasts=contrasts,
+        problems=_problems(sources, ids, samples),
+        training=[t for t in training if t.series],
+        notes=notes,
+        provenance=[(s.table.name, _origin(s)) for s in sources],
+        made={"limen": limen.__version__, **{k: provenance()[k] for k in ("commit", "time", "command")}},
+        live=any(s.run is not None and s.run.info.get("status") == "running" for s in sources),
+    )
+
+
+def _title(sources: Sequence[Source]) -> str:
+    names = [s.table.name for s in sources if not s.control]
+    return names[0] if len(names) == 1 else f"{names[0]} against {', '.join(names[1:])}"
+
+
+def _samples(source: Source, index: int, most: int) -> Samples:
+    table = source.table
+    if source.run is None or table.step is None:
+        return Samples({}, {})
+    return read_samples(source.run, index, table.policy, table.step, table.verifier, most)
+
+
+def _policy(source: Source, place: dict[str, int], samples: Samples, draws: int, seed: int, index: int) -> Policy:
+    table = source.table
+    n_P, c_P = [0] * len(place), [0] * len(place)
+    for p, n, c in zip(table.problem_ids, table.n_P.tolist(), table.c_P.tolist(), strict=True):
+        if p in place:
+            n_P[place[p]], c_P[place[p]] = n, c
+    curve = _curve(pass_curve(table, draws=draws, seed=seed)) if table.n_min > 0 else Curve((), (), (), ())
+    role: Role = "base" if index == 0 else "control" if source.control else "trained"
+    return Policy(
+        table.name,
+        role,
+        str(source.path),
+        curve,
+        curve.value[0] if curve.k else math.nan,
+        n_P,
+        c_P,
+        _health(source, samples),
+    )
+
+
+def _health(source: Source, samples: Samples) -> Health:
+    table = source.table
+    judged = int(table.n_P.sum())
+    known = source.run is not None and judged > 0
+    return Health(
+        samples=judged,
+        no_answer=float(table.no_answer_P.sum()) / judged if known else math.nan,
+        truncated=float(table.truncated_P.sum()) / judged if known else math.nan,
+        unjudged=int(table.unjudged_P.sum()),
+        verifier=table.verifier,
+        length_mean=samples.length_mean,
+        length_median=samples.length_median,
+    )
+
+
+def _curve(curve: PassCurve) -> Curve:
+    return Curve(curve.k_K.tolist(), curve.value_K.tolist(), curve.low_K.tolist(), curve.high_K.tolist())
+
+
+def _contrast(index: int, found: Comparison, ids: Sequence[str]) -> Contrast:
+    s = found.support
+    assert s is not None
+    both = zip(found.base.problem_ids, (found.base.c_P > 0).tolist(), (found.trained.c_P > 0).tolist(), strict=True)
+    words: dict[tuple[bool, bool], Change] = {
+        (True, True): "kept",
+        (False, True): "gained",
+        (True, False): "lost",
+        (False, False): "never",
+    }
+    change = {p: words[b, t] for p, b, t in both}
+    gap = (found.difference_K, found.difference_low_K, found.difference_high_K)
+    return Contrast(
+        policy=index,
+        budget=int(min(found.base.n_P.min(), found.trained.n_P.min())),
+        kept=s.P,
+        gained=s.E,
+        lost=s.S,
+        never=s.O,
+        chance_gained=s.chance_E,
+        chance_lost=s.chance_S,
+        p_value=s.mcnemar_p,
+        rates={"SRR": s.SRR, "NDR": s.NDR, "SDS": s.SDS, "NSCR": s.NSCR},
+        difference=Curve(found.k_K.tolist(), *[x.tolist() for x in gap]),
+        change_P=[change.get(p, "") for p in ids],
+        verdict_P=[""] * len(ids),
+        q_P=[math.nan] * len(ids),
+        notes=found.notes,
+    )
+
+
+def _problems(sources: Sequence[Source], ids: Sequence[str], samples: Sequence[Samples]) -> list[ProblemItem]:
+    known: dict[str, Problem] = {}
+    for path in dict.fromkeys(s.path for s in sources if s.run is not None):
+        for p in Run.open(path).problems():
+            known.setdefault(p.id, p)
+    tasks = dict(zip(sources[0].table.problem_ids, sources[0].table.task_P, strict=True))
+    items = []
+    for i in ids:
+        p = known.get(i) or Problem(i, "", "", task=tasks.get(i, ""))
+        responses = [r for s in samples for r in s.responses.get(i, ())]
+        answers = [s.answers.get(i, []) for s in samples]
+        items.append(ProblemItem(i, p.task or tasks.get(i, ""), p.problem, p.answer, responses, answers))
+    return items
+
+
+def _training(path: Path, notes: list[Note]) -> Training:
+    """metrics.jsonl of a training run. A cut-off last line (the run was killed, or goes on) is left out aloud."""
+    run = Run.open(path)
+    file = path / "metrics.jsonl"
+    if not file.exists():
+        notes.append(Note("note", f"{run.name}: no metrics.jsonl, so no training curves."))
+        return Training(run.name, str(path), ())
+    columns: dict[str, tuple[list[int], list[float]]] = {}
+    lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            if number == len(lines):
+                notes.append(Note("note", f"{run.name}: the last line of metrics.jsonl is cut off and left out."))
+                break
+            raise DataError(f"{file} line {number} is not whole JSON ({error}): mend or drop that line") from error
+        _add_metrics(columns, row, file, number)
+    return Training(run.name, str(path), [Series(k, *v) for k, v in columns.items()])
+
+
+def _add_metrics(columns: dict[str, tuple[list[int], list[float]]], row: Any, file: Path, number: int) -> None:
+    step = row.get("step") if isinstance(row, dict) else None
+    if not isinstance(step, int):
+        raise DataError(
+            f"{file} line {number} has no whole-number step: each line is an object with step and its metrics"
+        )
+    for key, value in row.items():
+        if key != "step" and isinstance(value, int | float) and not isinstance(value, bool):
+            steps, values = columns.setdefault(key, ([], []))
+            if steps and steps[-1] == step:  # a resumed run wrote this step again
+                values[-1] = float(value)
+            else:
+                steps.append(step)
+                values.append(float(value))
+
+
+def _origin(source: Source) -> dict[str, Any]:
+    if source.run is None:
+        return {"file": str(source.path)}
+    info = source.run.info
+    origin = info.get("provenance", {})
+    flat: dict[str, Any] = {
+        "folder": str(source.path),
+        "status": info.get("status"),
+        "starts": 1 + len(info.get("sessions", [])),
+    }
+    flat |= {
+        k: origin.get(k) for k in ("time", "command", "limen", "commit", "dirty", "python") if origin.get(k) is not None
+    }
+    flat |= {"packages": ", ".join(f"{k} {v}" for k, v in origin.get("packages", {}).items())}
+    flat |= {f"hardware {k}": v for k, v in origin.get("hardware", {}).items()}
+    flat |= {f"setting {k}": json.dumps(v, ensure_ascii=False) for k, v in source.run.settings.items()}
+    return {k: v for k, v in flat.items() if v not in (None, "", [])}

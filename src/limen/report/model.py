@@ -1,0 +1,167 @@
+"""What a report shows, as plain frozen records: figures, tables and the page are all made from these alone.
+
+Nothing here is computed from samples; `collect.py` fills the records from `limen.measure` and the store.
+Policies are referred to by their position in `ReportData.policies`; position 0 is the base.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Role = Literal["base", "trained", "control"]
+"""`control`: a second draw of the base itself (A/A), which shows what chance alone does."""
+
+Change = Literal["kept", "gained", "lost", "never", ""]
+""""": the problem is not in both."""
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Values over budgets k with an interval; NaN where a value is undefined."""
+
+    k: Sequence[int]
+    value: Sequence[float]
+    low: Sequence[float]
+    high: Sequence[float]
+
+    def at(self, k: int) -> tuple[float, float, float]:
+        """(value, low, high) at budget k. Raises `ValueError` where k is not on the curve."""
+        i = list(self.k).index(k)
+        return self.value[i], self.low[i], self.high[i]
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Outcomes of one policy's responses. Rates are shares of `samples`; NaN where the source does not say."""
+
+    samples: int
+    no_answer: float
+    truncated: float
+    unjudged: int
+    duplicates: float = float("nan")
+    verifier: str = ""
+    length_mean: float = float("nan")
+    length_median: float = float("nan")
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """One policy: `correct_P` of `n_P` judged samples of each problem, problems as in `ReportData.problems`."""
+
+    name: str
+    role: Role
+    source: str
+    curve: Curve
+    avg: float
+    n_P: Sequence[int]
+    correct_P: Sequence[int]
+    health: Health
+    majority: Mapping[int, float] = field(default_factory=dict)
+    modes: Mapping[str, float] = field(default_factory=dict)
+    answer_entropy: float = float("nan")
+
+
+@dataclass(frozen=True, slots=True)
+class Contrast:
+    """A policy against the base, at an equal budget of `budget` samples a problem.
+
+    `chance_lost`, `chance_gained`: flips expected of two draws of one policy, given the pooled counts.
+    `verdict_P`: per problem shrunk / expanded / kept / out / undetermined under a false discovery rate.
+    """
+
+    policy: int
+    budget: int
+    kept: int
+    gained: int
+    lost: int
+    never: int
+    chance_gained: float
+    chance_lost: float
+    p_value: float
+    rates: Mapping[str, float]
+    difference: Curve
+    change_P: Sequence[Change]
+    verdict_P: Sequence[str]
+    q_P: Sequence[float]
+    notes: Sequence[str] = ()
+
+    @property
+    def net(self) -> int:
+        return self.gained - self.lost
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A sample shown beside a problem. `text` may be cut in the middle, at
+    `cut_at`; `left_out` counts the characters that were cut."""
+
+    policy: int
+    sample_index: int
+    outcome: str
+    answer: str
+    rule: str
+    finish: str
+    tokens: int | None
+    text: str
+    left_out: int = 0
+    cut_at: int = 0
+    step: int = 0
+    scores: Mapping[str, float] = field(default_factory=dict)
+    token_scores: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    pieces: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemItem:
+    """A problem with what is shown of it. `answers`: per policy, (answer, outcome, count), commonest first."""
+
+    id: str
+    task: str
+    problem: str
+    gold: str
+    responses: Sequence[Response] = ()
+    answers: Sequence[Sequence[tuple[str, str, int]]] = ()
+    history: Sequence[tuple[str, int, int, int]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One logged quantity of a training run."""
+
+    key: str
+    step: Sequence[int]
+    value: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    name: str
+    source: str
+    series: Sequence[Series]
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A reservation that a reader must know. `level`: warning (may change the conclusion) or note."""
+
+    level: Literal["warning", "note"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReportData:
+    title: str
+    policies: Sequence[Policy]
+    contrasts: Sequence[Contrast]
+    problems: Sequence[ProblemItem]
+    training: Sequence[Training] = ()
+    notes: Sequence[Note] = ()
+    provenance: Sequence[tuple[str, Mapping[str, Any]]] = ()
+    made: Mapping[str, Any] = field(default_factory=dict)
+    live: bool = False
+
+    @property
+    def base(self) -> Policy:
+        return self.policies[0]

@@ -1,0 +1,252 @@
+"""The report's tables, once, as rows of text; rendered as HTML by the page, and here as Markdown, LaTeX and CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from limen.report.model import Curve, Policy, ReportData
+from limen.report.words import p_number, rate
+
+RATES = ("SRR", "NDR", "SDS", "NSCR")
+_LATEX = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        "&": r"\&",
+        "%": r"\%",
+        "$": r"\$",
+        "#": r"\#",
+        "_": r"\_",
+        "{": r"\{",
+        "}": r"\}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "−": r"$-$",
+        "–": "--",
+        "×": r"$\times$",
+        **{c: f"$^{{{d}}}$" for c, d in zip("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789", strict=True)},
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of text; the first column is the row's name. `kinds`: "control" rows are set apart."""
+
+    key: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    caption: str
+    kinds: tuple[str, ...] = ()
+
+    def kind(self, row: int) -> str:
+        return self.kinds[row] if self.kinds else ""
+
+
+def tables(data: ReportData) -> list[Table]:
+    """pass@k, support (where there is something to compare) and outcomes."""
+    made = [passk_table(data)]
+    if data.contrasts:
+        made.append(support_table(data))
+    return [*made, health_table(data)]
+
+
+def table_ks(data: ReportData, most: int = 6) -> list[int]:
+    """Budgets worth a column: the first, the last, and powers of four between."""
+    ks = sorted({k for p in data.policies for k in p.curve.k})
+    if len(ks) <= most:
+        return ks
+    fours = [k for k in ks if (math.log2(k) % 2) == 0]
+    return sorted({ks[0], *fours, ks[-1]})
+
+
+def passk_table(data: ReportData) -> Table:
+    ks = table_ks(data)
+
+    def cell(policy: Policy, k: int) -> str:
+        if k not in list(policy.curve.k):
+            return "–"
+        value, low, high = policy.curve.at(k)
+        return rate(value) if math.isnan(low) else f"{rate(value)} [{rate(low)}, {rate(high)}]"
+
+    rows = tuple((p.name, _samples(p), *[cell(p, k) for k in ks]) for p in data.policies)
+    caption = (
+        "Unbiased pass@k, mean over problems, with 95% bootstrap intervals over problems. "
+        "“–”: some problem has fewer than k judged samples."
+    )
+    columns = ("policy", "n", *[f"pass@{k}" for k in ks])
+    return Table("passk", columns, rows, caption, tuple(p.role for p in data.policies))
+
+
+def support_table(data: ReportData) -> Table:
+    rows = []
+    for c in data.contrasts:
+        rows.append(
+            (
+                data.policies[c.policy].name,
+                str(c.kept),
+                str(c.gained),
+                f"{c.chance_gained:.1f}",
+                str(c.lost),
+                f"{c.chance_lost:.1f}",
+                str(c.never),
+                p_number(c.p_value),
+                *[rate(c.rates.get(key, math.nan)) for key in RATES],
+            )
+        )
+    caption = (
+        f"Problems by whether {data.base.name} and the policy solve them at least once in their samples: P both, "
+        "E only the policy (gained), S only the base (lost), O neither. By chance: flips expected of two draws of one "
+        "policy, given the pooled successes. p: exact McNemar test of E against S. SRR = P/(P+S), NDR = E/(P+E), "
+        "SDS their harmonic mean, NSCR = (E−S)/(P+E+S)."
+    )
+    columns = ("policy", "P", "E", "E by chance", "S", "S by chance", "O", "p", *RATES)
+    kinds = tuple(data.policies[c.policy].role for c in data.contrasts)
+    return Table("support", columns, tuple(rows), caption, kinds)
+
+
+def health_table(data: ReportData) -> Table:
+    def share(x: float) -> str:
+        return "–" if math.isnan(x) else f"{100 * x:.1f}%"
+
+    def number(x: float) -> str:
+        return "–" if math.isnan(x) else f"{x:.0f}"
+
+    rows = []
+    for p in data.policies:
+        h = p.health
+        rows.append(
+            (
+                p.name,
+                str(h.samples),
+                str(h.unjudged),
+                share(h.no_answer),
+                share(h.truncated),
+                number(h.length_mean),
+                rate(p.answer_entropy),
+                h.verifier or "–",
+            )
+        )
+    caption = (
+        "Outcomes of the samples. Unjudged ones (the verifier timed out or crashed) count as neither right nor wrong; "
+        "truncated ones have no answer. Answer entropy in nats, mean over problems."
+    )
+    columns = ("policy", "judged samples", "unjudged", "no answer", "truncated", "tokens", "answer entropy", "verifier")
+    return Table("outcomes", columns, tuple(rows), caption, tuple(p.role for p in data.policies))
+
+
+def markdown(table: Table) -> str:
+    def line(cells: Iterable[str]) -> str:
+        return "| " + " | ".join(_inline(c) for c in cells) + " |"
+
+    bar = "|" + "|".join([" :--- ", *[" ---: "] * (len(table.columns) - 1)]) + "|"
+    return "\n".join([line(table.columns), bar, *[line(r) for r in table.rows], "", table.caption, ""])
+
+
+def latex(table: Table) -> str:
+    """A booktabs table; every cell is escaped."""
+    rows = [" & ".join(_tex(c) for c in row) + r" \\" for row in table.rows]
+    return "\n".join(
+        [
+            r"\begin{table}",
+            r"\centering\small",
+            rf"\begin{{tabular}}{{l{'r' * (len(table.columns) - 1)}}}",
+            r"\toprule",
+            " & ".join(_tex(c) for c in table.columns) + r" \\",
+            r"\midrule",
+            *rows,
+            r"\bottomrule",
+            r"\end{tabular}",
+            rf"\caption{{{_tex(table.caption)}}}",
+            rf"\label{{tab:{table.key}}}",
+            r"\end{table}",
+            "",
+        ]
+    )
+
+
+def _tex(text: str) -> str:
+    return "".join(c for c in text if c.isprintable()).translate(_LATEX)
+
+
+def _inline(text: str) -> str:
+    """A cell that stays a cell: no line breaks, no column bars, no markup."""
+    flat = " ".join(text.split())
+    for c in "\\`*_[]<>|":
+        flat = flat.replace(c, "\\" + c)
+    return flat
+
+
+def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """CSV; NaN is an empty cell, and a text that a spreadsheet would run as a formula is put in quotes' care."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([_cell(v) for v in row] for row in rows)
+    return out.getvalue()
+
+
+def _cell(value: object) -> object:
+    if isinstance(value, float) and math.isnan(value):
+        return ""
+    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
+        return "'" + value
+    return value
+
+
+def _samples(policy: Policy) -> str:
+    low, high = min(policy.n_P, default=0), max(policy.n_P, default=0)
+    return str(low) if low == high else f"{low}–{high}"
+
+
+def csv_files(data: ReportData) -> dict[str, str]:
+    """The numbers behind every figure: name of the file → its text."""
+    files = {
+        "passk.csv": csv_text(
+            ("policy", "k", "pass_at_k", "low", "high"),
+            ((p.name, k, v, lo, hi) for p in data.policies for k, v, lo, hi in _points(p.curve)),
+        ),
+        "problems.csv": csv_text(
+            ("problem_id", "task", *[f"{what}:{p.name}" for p in data.policies for what in ("n", "c")]),
+            (
+                (q.id, q.task, *[x for p in data.policies for x in (p.n_P[i], p.correct_P[i])])
+                for i, q in enumerate(data.problems)
+            ),
+        ),
+    }
+    if data.contrasts:
+        names = [data.policies[c.policy].name for c in data.contrasts]
+        files["difference.csv"] = csv_text(
+            ("policy", "k", "difference", "low", "high"),
+            ((n, *point) for n, c in zip(names, data.contrasts, strict=True) for point in _points(c.difference)),
+        )
+        head = ("policy", "P", "E", "S", "O", "chance_E", "chance_S", "mcnemar_p", *RATES)
+        rows = [
+            (n, c.kept, c.gained, c.lost, c.never, c.chance_gained, c.chance_lost, c.p_value, *_rates(c.rates))
+            for n, c in zip(names, data.contrasts, strict=True)
+        ]
+        files["support.csv"] = files["flips.csv"] = csv_text(head, rows)
+    if data.training:
+        files["training.csv"] = csv_text(
+            ("run", "quantity", "step", "value"),
+            (
+                (t.name, s.key, x, y)
+                for t in data.training
+                for s in t.series
+                for x, y in zip(s.step, s.value, strict=True)
+            ),
+        )
+    return files
+
+
+def _points(curve: Curve) -> list[tuple[int, float, float, float]]:
+    return list(zip(curve.k, curve.value, curve.low, curve.high, strict=True))
+
+
+def _rates(rates: Mapping[str, float]) -> list[float]:
+    return [rates.get(key, math.nan) for key in RATES]

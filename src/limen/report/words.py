@@ -1,0 +1,127 @@
+"""The verdict in words, and how numbers are written. One place, so that page, tables and terminal agree."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from limen.report.model import Contrast, ReportData
+
+ALPHA = 0.05
+"""Two-sided level of the exact test on (gained, lost) above which a net change is called chance."""
+
+Finding = Literal["shrank", "grew", "chance"]
+_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One policy against the base. `word` is the finding, `sentence` its numbers, `detail` pass@k beside it."""
+
+    policy: int
+    name: str
+    finding: Finding
+    word: str
+    sentence: str
+    detail: str
+
+
+def finding(contrast: Contrast) -> Finding:
+    if not contrast.p_value < ALPHA or contrast.net == 0:
+        return "chance"
+    return "shrank" if contrast.net < 0 else "grew"
+
+
+def verdicts(data: ReportData) -> list[Verdict]:
+    return [_verdict(data, c) for c in data.contrasts]
+
+
+def headline(data: ReportData) -> list[tuple[str, str]]:
+    """The page's first sentence as (text, class) pieces; class is the finding where the piece names one."""
+    trained = [c for c in data.contrasts if data.policies[c.policy].role == "trained"]
+    if not trained:
+        k = int(data.base.curve.k[-1]) if data.base.curve.k else 0
+        value = data.base.curve.value[-1] if data.base.curve.k else math.nan
+        return [(f"{data.base.name} solves {value:.1%} of {len(data.problems)} problems within {k} attempts.", "")]
+    pieces: list[tuple[str, str]] = []
+    groups: dict[Finding, list[str]] = {"shrank": [], "grew": [], "chance": []}
+    for c in trained:
+        groups[finding(c)].append(data.policies[c.policy].name)
+    phrases = {"shrank": "shrank", "grew": "widened", "chance": "changed"}
+    parts = [(kind, names) for kind, names in groups.items() if names]
+    for i, (kind, names) in enumerate(parts):
+        lead = "" if i == 0 else ("; " if len(parts) > 2 or i < len(parts) - 1 else ", while ")
+        if kind == "chance":
+            verb = "did not measurably change"
+            pieces += [(f"{lead}{join(names)} {verb} what the base can solve", "")]
+        else:
+            pieces += [(f"{lead}{join(names)} ", ""), (phrases[kind], kind), (" what the base can solve", "")]
+    return [*pieces, (".", "")]
+
+
+def _verdict(data: ReportData, c: Contrast) -> Verdict:
+    policy, kind = data.policies[c.policy], finding(c)
+    many = "problem" if c.lost == 1 else "problems"
+    chance = (
+        f"{c.chance_lost:.1f} each way"
+        if abs(c.chance_lost - c.chance_gained) < 0.05
+        else f"{c.chance_lost:.1f} lost and {c.chance_gained:.1f} gained"
+    )
+    total = c.kept + c.gained + c.lost + c.never
+    sentence = (
+        f"Of {total} problems, {c.lost} {many.removesuffix('s') if c.lost == 1 else many} that the base solved in "
+        f"{c.budget} samples {'is' if c.lost == 1 else 'are'} lost and {c.gained} gained; chance alone would flip "
+        f"{chance}. Exact McNemar test of the net change ({signed_count(c.net)}): {p_text(c.p_value)}."
+    )
+    word = {"shrank": "Shrank.", "grew": "Grew.", "chance": "No more than chance."}[kind]
+    if policy.role == "control":
+        word = "Control (the base drawn twice): " + (
+            "no more than chance." if kind == "chance" else "more than chance!"
+        )
+    return Verdict(c.policy, policy.name, kind, word, sentence, _detail(data, c))
+
+
+def _detail(data: ReportData, c: Contrast) -> str:
+    base, policy = data.base.curve, data.policies[c.policy].curve
+    parts = []
+    shared = [k for k in policy.k if k in set(base.k)]
+    for k in dict.fromkeys([*shared[:1], *shared[-1:]]):
+        text = f"pass@{k} {base.at(k)[0]:.3f} → {policy.at(k)[0]:.3f}"
+        if k in list(c.difference.k):
+            value, low, high = c.difference.at(k)
+            text += f" ({signed(value)}, 95% interval {signed(low)} to {signed(high)})"
+        parts.append(text)
+    return "; ".join(parts)
+
+
+def join(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def signed(x: float) -> str:
+    return "–" if math.isnan(x) else f"{'−' if x < 0 else '+'}{abs(x):.3f}"
+
+
+def signed_count(n: int) -> str:
+    return f"{'−' if n < 0 else '+'}{abs(n)}" if n else "0"
+
+
+def rate(x: float) -> str:
+    return "–" if math.isnan(x) else f"{'−' if round(x, 3) < 0 else ''}{abs(x):.3f}"
+
+
+def p_number(p: float) -> str:
+    """A p-value as read in a paper: two digits, powers of ten below 0.001."""
+    if math.isnan(p):
+        return "–"
+    if p >= 0.001:
+        return f"{p:.2f}" if p >= 0.095 else f"{p:.2g}"
+    if p == 0:
+        return "0"
+    digit, power = f"{p:.0e}".split("e")
+    return f"{digit}×10{str(int(power)).translate(_SUPERSCRIPT)}"
+
+
+def p_text(p: float) -> str:
+    return "p undefined" if math.isnan(p) else f"p = {p_number(p)}"

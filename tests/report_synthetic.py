@@ -1,0 +1,112 @@
+"""Run folders with known success probabilities, written through the store, for the tests of the report."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from limen.store import Run
+from limen.store.schema import rollout_row, verdict_row
+from limen.types import Problem, Prompt, Rollout, SamplingParams, Verdict, content_hash, derive_seed
+
+Text = Callable[[str, int, bool], str]
+
+HOSTILE = (
+    "<script>window.pwned=1</script>",
+    "</script><script>window.pwned=2</script>",
+    "<img src=x onerror=window.pwned=3>",
+    '"><svg onload=window.pwned=4>',
+    "<!--<script>--><iframe srcdoc='<script>parent.pwned=5</script>'></iframe>",
+    "\u202egnitirw sdrawkcab\u202c \u2066isolate\u2069 \u200bzero\u2028line\u2029para",
+    "\\def\\a{\\a\\a}\\a $" + "{" * 5000 + "$ \\input{/etc/passwd}",
+    "{{ 7*7 }} {% raw %} ${7*7} `x` | cell | [a](javascript:window.pwned=6)",
+)
+
+
+def problems(count: int) -> list[Problem]:
+    tasks = ("addition", "products", "equations")
+    return [
+        Problem(f"p{i:03d}", f"What is {i} + {2 * i + 1}? Give the number alone.", str(3 * i + 1), task=tasks[i % 3])
+        for i in range(count)
+    ]
+
+
+def plain_text(problem: str, sample: int, correct: bool) -> str:
+    return f"Let me add the two numbers step by step.\nThe answer is \\boxed{{{problem if correct else sample % 7}}}."
+
+
+def write_run(
+    path: Path,
+    name: str,
+    items: Sequence[Problem],
+    probability: Sequence[float],
+    n: int,
+    seed: int,
+    text: Text = plain_text,
+    params: SamplingParams | None = None,
+    model: str | None = None,
+    done: bool = True,
+) -> Path:
+    """A sampling run in which sample j of problem i is correct with probability[i], independently."""
+    params = params or SamplingParams(max_tokens=64)
+    settings = {"model": model or name, "temperature": params.temperature, "top_p": params.top_p, "top_k": params.top_k}
+    run = Run.create(path, "sample", name, {**settings, "max_tokens": params.max_tokens, "n": n})
+    prompts = [Prompt(p.id, p.problem, (1, 2, 3), content_hash(p.problem)) for p in items]
+    run.write_problems(items, prompts)
+    rng = random.Random(seed)
+    with run.writer("rollouts") as rollouts, run.writer("verdicts") as verdicts:
+        for p, prompt, q in zip(items, prompts, probability, strict=True):
+            for j in range(n):
+                correct = rng.random() < q
+                body = text(p.answer, j, correct)
+                r = Rollout(
+                    p.id, name, 0, j, derive_seed(seed, p.id, j), (5, 6, 7, 0), body, "eos", prompt.hash, 3, params, "exact"
+                )
+                answer = p.answer if correct else str(j % 7)
+                outcome = "correct" if correct else "wrong"
+                rollouts.append(rollout_row(r))
+                verdicts.append(verdict_row(r, Verdict(outcome, answer, "exact", "exact@1")))
+    if done:
+        run.finish()
+    return path
+
+
+def write_training(path: Path, name: str, steps: int = 60) -> Path:
+    run = Run.create(path, "train", name, {"algorithm": name})
+    rng = random.Random(name)
+    rows = [
+        {
+            "step": s,
+            "loss": 0.3 * 0.97**s + rng.gauss(0, 0.01),
+            "reward": 0.3 + 0.2 * (1 - 0.95**s) + rng.gauss(0, 0.02),
+            "entropy": 1.2 * 0.98**s + 0.1,
+            "grad_norm": 0.8 + rng.gauss(0, 0.05),
+            "kept": 40 + rng.randrange(9),
+            "seconds/generate": 0.4,
+            "seconds/backward": 0.2,
+        }
+        for s in range(1, steps + 1)
+    ]
+    (path / "metrics.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows), encoding="utf-8")
+    run.finish()
+    return path
+
+
+def paradox(folder: Path, count: int = 120, n: int = 64, seed: int = 0) -> dict[str, Path]:
+    """base, a second draw of it, GRPO (sharper, loses the hard ones), SELF (a little better everywhere), two trainings."""
+    items = problems(count)
+    rng = random.Random(seed)
+    base = [min(0.98, max(0.005, rng.betavariate(0.55, 1.6))) for _ in items]
+    grpo = [0.0 if q < 0.07 and rng.random() < 0.75 else min(0.99, 1.6 * q) for q in base]
+    gentle = [min(0.99, 1.15 * q + 0.01) for q in base]
+    runs = {
+        "base": write_run(folder / "base", "base", items, base, n, seed + 1, model="tiny"),
+        "GRPO": write_run(folder / "grpo", "GRPO", items, grpo, n, seed + 2),
+        "SELF": write_run(folder / "self", "SELF", items, gentle, n, seed + 3),
+        "control": write_run(folder / "base2", "base, drawn again", items, base, n, seed + 4, model="tiny"),
+    }
+    runs["train GRPO"] = write_training(folder / "train-grpo", "GRPO")
+    runs["train SELF"] = write_training(folder / "train-self", "SELF")
+    return runs
