@@ -62,7 +62,18 @@ def write_run(
                 correct = rng.random() < q
                 body = text(p.answer, j, correct)
                 r = Rollout(
-                    p.id, name, 0, j, derive_seed(seed, p.id, j), (5, 6, 7, 0), body, "eos", prompt.hash, 3, params, "exact"
+                    p.id,
+                    name,
+                    0,
+                    j,
+                    derive_seed(seed, p.id, j),
+                    (5, 6, 7, 0),
+                    body,
+                    "eos",
+                    prompt.hash,
+                    3,
+                    params,
+                    "exact",
                 )
                 answer = p.answer if correct else str(j % 7)
                 outcome = "correct" if correct else "wrong"
@@ -95,7 +106,7 @@ def write_training(path: Path, name: str, steps: int = 60) -> Path:
 
 
 def paradox(folder: Path, count: int = 120, n: int = 64, seed: int = 0) -> dict[str, Path]:
-    """base, a second draw of it, GRPO (sharper, loses the hard ones), SELF (a little better everywhere), two trainings."""
+    """base, a second draw of it, GRPO (sharper, loses hard ones), SELF (a little better everywhere), two trainings."""
     items = problems(count)
     rng = random.Random(seed)
     base = [min(0.98, max(0.005, rng.betavariate(0.55, 1.6))) for _ in items]

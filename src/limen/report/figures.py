@@ -215,10 +215,10 @@ def _training(figure: Figure, data: ReportData) -> None:
                 if series.key == key:
                     ax.plot(series.step, series.value, color=COLORS[i], linewidth=1.1, label=run.name)
         ax.set_title(key, fontsize=8.5, loc="left", color=INK)
+        ax.set_xlabel("step")
     handles, labels = axes[0].get_legend_handles_labels()
     unique = dict(zip(labels, handles, strict=True))
     figure.legend(unique.values(), unique.keys(), loc="outside lower center", ncols=4, frameon=False, labelcolor=SOFT)
-    figure.supxlabel("step", fontsize=8.5, color=SOFT)
 
 
 MAIN_KEYS = (

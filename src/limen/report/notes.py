@@ -21,7 +21,7 @@ def find_notes(
         if count:
             text = f"{source.table.name}: {count} samples share their seed with another of the same problem"
             found.append(Note("warning", f"{text}, so they may be copies."))
-    found += _size(policies) + _contrasts(policies, contrasts) + _origin(sources)
+    found += [*_size(policies), *_contrasts(policies, contrasts), *_origin(sources)]
     unique = list(dict.fromkeys(found))
     return [n for n in unique if n.level == "warning"] + [n for n in unique if n.level == "note"]
 

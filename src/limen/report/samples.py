@@ -50,9 +50,10 @@ ORDER BY c.problem_id, c.turn, c.outcome <> 'correct', c.sample_index
 _ANSWERS = (
     _VERDICTS
     + """
-SELECT problem_id, left(answer, 200), outcome, count(*) AS n FROM v GROUP BY ALL
-QUALIFY row_number() OVER (PARTITION BY problem_id ORDER BY n DESC, 2, outcome) <= $answers
-ORDER BY problem_id, n DESC, 2, outcome
+, counted AS (SELECT problem_id, left(answer, 200) AS said, outcome, count(*) AS n FROM v GROUP BY ALL)
+SELECT problem_id, said, outcome, n FROM counted
+QUALIFY row_number() OVER (PARTITION BY problem_id ORDER BY n DESC, said, outcome) <= $answers
+ORDER BY problem_id, n DESC, said, outcome
 """
 )
 _LENGTHS = """

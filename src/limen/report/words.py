@@ -74,7 +74,7 @@ def _verdict(data: ReportData, c: Contrast) -> Verdict:
         f"{c.budget} samples {'is' if c.lost == 1 else 'are'} lost and {c.gained} gained; chance alone would flip "
         f"{chance}. Exact McNemar test of the net change ({signed_count(c.net)}): {p_text(c.p_value)}."
     )
-    word = {"shrank": "Shrank.", "grew": "Grew.", "chance": "No more than chance."}[kind]
+    word = {"shrank": "Shrank.", "grew": "Widened.", "chance": "No more than chance."}[kind]
     if policy.role == "control":
         word = "Control (the base drawn twice): " + (
             "no more than chance." if kind == "chance" else "more than chance!"
