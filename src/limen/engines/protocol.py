@@ -32,6 +32,9 @@ class Sample:
     text: str
     finish_reason: FinishReason
     logprobs: tuple[float, ...] | None = None
+    log_q: float | None = None
+    """Log-probability of the response as it was drawn (after temperature and truncation), where it is known: what
+    says whether identical responses are more than chance."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,173 @@
+"""Log-probabilities of stored token ids: exact, at temperature 1, and without ever holding all logits.
+
+Three things make it cheap. The output layer sees response tokens only. Its logits live for one chunk of tokens at
+a time, in float32. Prompts that several responses share are run once, and the responses read their cache.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from limen.engines.kvcache import rows_of
+from limen.engines.protocol import ScoreRequest
+from limen.engines.runner import Runner, pad_right
+from limen.errors import ModelError
+
+LOGIT_BYTES = {"cpu": 32 << 20, "cuda": 512 << 20}
+"""Logits that exist at one time."""
+BATCH_TOKENS = {"cpu": 4096, "cuda": 65_536}
+"""Tokens of one forward pass, padding included."""
+
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class _Row:
+    place: int
+    prompt: tuple[int, ...]
+    response: tuple[int, ...]
+
+
+class Scorer:
+    """Scores responses under one model. `batch_tokens` and `logit_bytes` bound the memory of one forward pass."""
+
+    def __init__(self, runner: Runner, batch_tokens: int | None = None, logit_bytes: int | None = None) -> None:
+        self.runner = runner
+        kind = runner.device.type
+        self.batch_tokens = batch_tokens or BATCH_TOKENS.get(kind, 4096)
+        chunk = (logit_bytes or LOGIT_BYTES.get(kind, 32 << 20)) // (4 * runner.vocabulary)
+        self.chunk = max(16, chunk)
+
+    def score(self, requests: Sequence[ScoreRequest]) -> list[NDArray[np.float32]]:
+        """Per-token log-probabilities (nats, float32, <= 0), one array of shape (tokens,) per request, in order.
+
+        Raises `ModelError` for an empty prompt: the first response token would have nothing to follow.
+        """
+        result: list[NDArray[np.float32]] = [np.zeros(0, dtype=np.float32)] * len(requests)
+        rows = []
+        for place, request in enumerate(requests):
+            if not request.prompt_ids:
+                raise ModelError("cannot score a response to an empty prompt: put a BOS token into the template")
+            if request.token_ids:
+                rows.append(_Row(place, tuple(request.prompt_ids), tuple(request.token_ids)))
+        if not rows:
+            return result
+        with torch.inference_mode():
+            for place, values in self._score(rows):
+                result[place] = values
+        return result
+
+    def _score(self, rows: list[_Row]) -> Iterator[tuple[int, NDArray[np.float32]]]:
+        if not self.runner.plain_head(rows[0].prompt + rows[0].response):
+            return self._whole(rows)
+        shared, single = _by_prompt(rows)
+        return itertools.chain(self._shared(shared), self._single(single))
+
+    def _single(self, rows: list[_Row]) -> Iterator[tuple[int, NDArray[np.float32]]]:
+        """Prompt and response in one pass, padded on the right."""
+        for batch in _cut(rows, lambda r: len(r.prompt) + len(r.response), self.batch_tokens):
+            ids_BT, mask_BT = pad_right([(r.prompt + r.response)[:-1] for r in batch], self.runner.device)
+            hidden_BTH = self.runner.hidden(ids_BT, mask_BT)
+            starts = [len(r.prompt) - 1 for r in batch]
+            yield from self._project(hidden_BTH, batch, starts)
+
+    def _shared(self, groups: list[list[_Row]]) -> Iterator[tuple[int, NDArray[np.float32]]]:
+        """Prompts once, padded on the left; then the responses on copies of the prompts' cache."""
+        groups = sorted(groups, key=lambda g: -len(g[0].prompt))
+        start = 0
+        while start < len(groups):
+            width, end = len(groups[start][0].prompt), start
+            while end < len(groups) and (end == start or self._fits(groups[end], width, end - start + 1)):
+                end += 1
+            yield from self._shared_pack(groups[start:end])
+            start = end
+
+    def _fits(self, group: list[_Row], width: int, count: int) -> bool:
+        return count * width <= self.batch_tokens and (self.runner.can_pad or len(group[0].prompt) == width)
+
+    def _shared_pack(self, groups: list[list[_Row]]) -> Iterator[tuple[int, NDArray[np.float32]]]:
+        prefix = self.runner.prefill([g[0].prompt for g in groups], hidden=True)
+        width = int(prefix.lengths_B.max())
+        rows = [(row, i) for i, group in enumerate(groups) for row in group]
+        # The cache of the prompt counts too: rows of a long prompt are few, however short their responses.
+        for batch in _cut(rows, lambda pair: len(pair[0].response) + width // 4, self.batch_tokens):
+            prompt_B = torch.tensor([i for _, i in batch], device=self.runner.device)
+            assert prefix.hidden_BH is not None
+            hidden_BTH = prefix.hidden_BH[prompt_B][:, None]
+            if max(len(row.response) for row, _ in batch) > 1:
+                ids_BT, mask_BT = pad_right([row.response[:-1] or (0,) for row, _ in batch], self.runner.device)
+                positions_BT = prefix.lengths_B[prompt_B][:, None] + torch.arange(ids_BT.shape[1], device=ids_BT.device)
+                if prefix.mask_BT is not None:
+                    ones = torch.ones_like(ids_BT) if mask_BT is None else mask_BT
+                    mask_BT = torch.cat([prefix.mask_BT[prompt_B], ones], dim=1)
+                elif mask_BT is not None:
+                    mask_BT = torch.nn.functional.pad(mask_BT, (width, 0), value=1)
+                cache = rows_of(prefix.cache, prompt_B)
+                rest_BTH = self.runner.hidden(ids_BT, mask_BT, positions_BT, cache)
+                hidden_BTH = torch.cat([hidden_BTH, rest_BTH], dim=1)
+            yield from self._project(hidden_BTH, [row for row, _ in batch], [0] * len(batch))
+
+    def _whole(self, rows: list[_Row]) -> Iterator[tuple[int, NDArray[np.float32]]]:
+        """For models that do more to logits than an output layer: their own logits, in small batches."""
+        for batch in _cut(rows, lambda r: len(r.prompt) + len(r.response), self.chunk):
+            ids_BT, mask_BT = pad_right([(r.prompt + r.response)[:-1] for r in batch], self.runner.device)
+            logits_BTV = self.runner.full_logits(ids_BT, mask_BT)
+            for i, row in enumerate(batch):
+                start = len(row.prompt) - 1
+                own_TV = logits_BTV[i, start : start + len(row.response)]
+                yield row.place, _chosen(own_TV, torch.tensor(row.response, device=own_TV.device)).cpu().numpy()
+
+    def _project(
+        self, hidden_BTH: torch.Tensor, rows: Sequence[_Row], starts: Sequence[int]
+    ) -> Iterator[tuple[int, NDArray[np.float32]]]:
+        """Log-probabilities of the responses whose states begin at `starts`, one chunk of tokens at a time."""
+        hidden_NH = torch.cat([hidden_BTH[i, s : s + len(r.response)] for i, (r, s) in enumerate(zip(rows, starts))])
+        targets_N = torch.tensor([t for r in rows for t in r.response], device=hidden_NH.device)
+        parts = [
+            _chosen(self.runner.head(hidden_NH[i : i + self.chunk]), targets_N[i : i + self.chunk])
+            for i in range(0, len(targets_N), self.chunk)
+        ]
+        values_N = torch.cat(parts).cpu().numpy()
+        at = 0
+        for row in rows:
+            yield row.place, values_N[at : at + len(row.response)].copy()
+            at += len(row.response)
+
+
+def _by_prompt(rows: list[_Row]) -> tuple[list[list[_Row]], list[_Row]]:
+    """Groups of responses that share a prompt worth running once, and the rows that stand alone."""
+    groups: dict[tuple[int, ...], list[_Row]] = defaultdict(list)
+    for row in rows:
+        groups[row.prompt].append(row)
+    shared = [g for g in groups.values() if len(g) > 1]
+    return shared, [g[0] for g in groups.values() if len(g) == 1]
+
+
+def _cut(items: Iterable[Item], size: Callable[[Item], int], limit: int) -> Iterator[list[Item]]:
+    """Batches of items of like size, largest first, each of at most `limit` when padded (or of one item)."""
+    batch: list[Item] = []
+    widest = 0
+    for item in sorted(items, key=size, reverse=True):
+        if batch and (len(batch) + 1) * widest > limit:
+            yield batch
+            batch = []
+        if not batch:
+            widest = size(item)
+        batch.append(item)
+    if batch:
+        yield batch
+
+
+def _chosen(logits_NV: torch.Tensor, targets_N: torch.Tensor) -> torch.Tensor:
+    logits_NV = logits_NV.float()
+    chosen_N = logits_NV.gather(1, targets_N[:, None])[:, 0]
+    return (chosen_N - torch.logsumexp(logits_NV, dim=-1)).clamp(max=0.0)
