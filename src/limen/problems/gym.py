@@ -15,8 +15,8 @@ def load_gym(task: str, options: dict[str, str], limit: int | None) -> list[Prob
     """The first `size` (default 100; or `limit`, if smaller) distinct problems of a task, from `seed` (default 0).
 
     Item i of a task depends on seed and i only, so a longer list begins with a shorter one. A question that came
-    before is passed over. `metadata` is `{"entry": {question, answer, metadata}, "reasoning_gym": {task, index,
-    config}}`: what the task's own scorer needs, and what makes the entry anew. Raises `DataError` for an unknown
+    before is passed over. `metadata` is `{"source_dataset": task, "entry": {question, answer, metadata}, "index": i,
+    "config": {...}}`: what the task's own scorer needs, and what makes the entry anew. Raises `DataError` for an unknown
     task, an unknown or impossible option, and where a task has fewer than `size` distinct problems.
     """
     settings: dict[str, Any] = {"seed": 0, "size": 100} | {key: _value(text) for key, text in options.items()}
@@ -48,7 +48,7 @@ def _problem(task: str, entry: dict[str, Any], index: int, config: dict[str, Any
         answer="" if answer is None else str(answer),
         task=task,
         source="reasoning_gym",
-        metadata={"entry": entry, "reasoning_gym": {"task": task, "index": index, "config": config}},
+        metadata={"entry": entry, "source_dataset": task, "index": index, "config": config},
     )
 
 
