@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from fractions import Fraction
+from typing import Any, ClassVar
 
 from limen.verify import extract
 from limen.verify.base import Decision, Extraction, Options, Verifier
-from limen.verify.normalize import normalize
-from limen.verify.numbers import close, number
+from limen.verify.compare import compare
+from limen.verify.exact import Undecided, exact
+from limen.verify.nodes import is_number, is_scalar
+from limen.verify.policy import AnswerOptions, MathOptions
+from limen.verify.reader import Reading, read
+from limen.verify.relations import split_assignment
+from limen.verify.scalars import Result
 
-
-class AnswerOptions(Options):
-    """`box`: which box counts. `where`: "boxed", "marked" or "any" (`extract.final_answer`)."""
-
-    box: Literal["last", "first"] = "last"
-    where: Literal["boxed", "marked", "any"] = "any"
+_MUCH_LONGER = 2_000
 
 
 class AnswerVerifier(Verifier):
@@ -27,46 +28,104 @@ class AnswerVerifier(Verifier):
 
 
 class Math(AnswerVerifier):
-    """Mathematical equality."""
+    """Mathematical equality, by our own grammar where it reads both sides, else by math-verify."""
 
     name = "math"
     preload = ("math_verify", "limen.verify.mathverify")
+    options_type = MathOptions
+    options: MathOptions
+
+    def extract(self, response: str, metadata: Mapping[str, Any]) -> Extraction:
+        found = super().extract(response, metadata)
+        if found.rule == "box" and self.options.join_boxes and self.options.box == "last":
+            group = extract.adjacent_boxes(response)
+            if len(group) > 1:
+                return Extraction(extract.JOIN.join(group), "boxes")
+        return found
 
     def quick(self, gold: str, answer: str, metadata: Mapping[str, Any]) -> Decision | None:
-        gold, answer = normalize(gold), normalize(answer)
-        if gold == answer:
-            return Decision("correct", "string")
-        a, b = number(gold), number(answer)
-        if a is not None and b is not None:
-            return Decision("correct" if a == b else "wrong", "rational")
-        return None
+        return self._compare(gold, answer, quick=True)
 
     def decide(self, gold: str, answer: str, metadata: Mapping[str, Any]) -> Decision:
+        return self._compare(gold, answer, quick=False) or self._ask_math_verify(gold, answer)
+
+    def _compare(self, gold: str, answer: str, quick: bool) -> Decision | None:
+        """None where it cannot be told."""
+        joined, answer = answer, answer.rpartition(extract.JOIN)[2]
+        if not gold.strip():
+            return Decision("unjudged", "gold", answer)
+        if gold.strip() == answer.strip():
+            return Decision("correct", "string", answer)
+        if len(answer) > _MUCH_LONGER + 20 * len(gold):
+            return Decision("wrong", "length", answer)
+        expected = read(gold, quick)
+        if joined != answer:
+            several = ", ".join(dict.fromkeys(joined.split(extract.JOIN)))
+            if _is_several(expected) and not _is_several(read(answer, quick)):
+                answer = several
+        result = compare(expected, read(answer, quick), self.options)
+        if result.same is None:
+            return self._hopeless(expected, result, answer)
+        return Decision("correct" if result.same else "wrong", result.rule, answer)
+
+    def _hopeless(self, gold: Reading, result: Result, answer: str) -> Decision | None:
+        """A gold answer in prose cannot be judged by anything here."""
+        if result.rule == "prose" or (gold.words is not None and len(gold.words.split()) > 4):
+            return Decision("unjudged", "gold", answer)
+        return None
+
+    def _ask_math_verify(self, gold: str, answer: str) -> Decision:
         from limen.verify.mathverify import equal
 
-        return equal(normalize(gold), normalize(answer))
+        return equal(gold, answer.rpartition(extract.JOIN)[2])
+
+
+def _is_several(reading: Reading) -> bool:
+    return bool(reading.readings) and reading.readings[0][0] in ("list", "set", "pm")
 
 
 class NumericOptions(AnswerOptions):
-    """`relative`: largest relative error that is still correct."""
-
     relative: float = 1e-6
+    """Largest relative error that is still correct."""
 
 
 class Numeric(AnswerVerifier):
-    """Numbers within a relative tolerance."""
+    """Numbers within a relative tolerance: 3.14, 1/3, 2.5e-3, 40%, $1,000, x = 5. Nothing but 0 is close to 0."""
 
     name = "numeric"
     options_type = NumericOptions
     options: NumericOptions
 
     def quick(self, gold: str, answer: str, metadata: Mapping[str, Any]) -> Decision | None:
-        a, b = number(normalize(gold)), number(normalize(answer))
+        a, b = number(gold), number(answer)
         if a is None:
             return Decision("unjudged", "gold")
         if b is None:
             return Decision("wrong", "not a number")
-        return Decision("correct" if close(b, a, self.options.relative) else "wrong", "numeric")
+        near = abs(a - b) <= Fraction(self.options.relative) * abs(a)
+        return Decision("correct" if near else "wrong", "numeric")
+
+
+def number(text: str) -> Fraction | None:
+    """The rational value of a text (to 40 digits where it is irrational), or None for anything but a real number."""
+    from limen.verify.evaluate import Evaluator, context
+
+    for node in read(text).readings:
+        named = split_assignment(node)
+        node = named.values[0] if named else node
+        if not (is_scalar(node) and is_number(node)):
+            continue
+        try:
+            value = exact(node)
+            if value is None:
+                real = Evaluator().value(node)
+                if context().im(real) != 0 or context().isinf(real):
+                    return None
+                value = Fraction(context().nstr(context().re(real), 40))
+        except Undecided:
+            return None
+        return value
+    return None
 
 
 class Exact(AnswerVerifier):

@@ -25,6 +25,8 @@ _PHRASE = re.compile(
 _LETTER_PHRASE = re.compile(r"^[ \t]*(?:A|Ans|Answer)[ \t]*:", re.MULTILINE)
 _SENTENCE_END = re.compile(r"[.!?]\**(?=\s+[A-Z(]|\s*$)|\n")
 _ONE_LINE = 400
+JOIN = "\x1f"
+"""Between the parts of an answer that stood in several boxes."""
 _PROSE = re.compile(r"(?:\b[A-Za-z]{2,}\b[ ,]+){4,}")
 _MATHY = re.compile(r"^(?:[A-Za-z]\w{0,3}\s*=|[-+(\[{$\\\d.])")
 

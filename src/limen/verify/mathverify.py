@@ -6,16 +6,18 @@ import logging
 from typing import Any
 
 from limen.verify.base import Decision
+from limen.verify.reader import strip
 
 
 def equal(gold: str, answer: str) -> Decision:
-    """Ask math-verify. `gold` and `answer` are LaTeX without delimiters."""
+    """Ask math-verify about two answers as they were written."""
     import math_verify
 
     logging.getLogger("math_verify").setLevel(logging.CRITICAL)
     config = [math_verify.LatexExtractionConfig(), math_verify.ExprExtractionConfig()]
 
     def parse(text: str) -> list[Any]:
+        text = strip(text)
         return list(
             math_verify.parse(f"${text}$", extraction_config=config, parsing_timeout=None, fallback_mode="no_fallback")
         )
