@@ -53,7 +53,7 @@ def load_model(
     source = resolve_model(name)
     tokenizer = load_tokenizer(name, trust_remote_code)
     base, adapter = _adapter_base(source)
-    with _model_errors(name):
+    with _model_errors(name), _quiet():
         model = AutoModelForCausalLM.from_pretrained(base, dtype=kind, trust_remote_code=trust_remote_code)
         if adapter:
             from peft import PeftModel
@@ -204,6 +204,20 @@ def _dtype(dtype: str | None, device: Any) -> Any:
     if dtype not in names:
         raise ModelError(f"unknown dtype '{dtype}': expected one of {', '.join(names)}")
     return names[dtype]
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without transformers' own progress bar for reading weights."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
 
 
 @contextlib.contextmanager

@@ -1,9 +1,137 @@
-"""Commands of `limen` about sample."""
+"""`limen sample` and `limen score`."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
 import typer
+
+_SAMPLE = "Sampling"
+_RUN = "Running"
 
 
 def register(app: typer.Typer) -> None:
     """Add this module's commands to `app`."""
+    app.command()(sample)
+
+
+def sample(
+    model: Annotated[str, typer.Option(help="Folder, hub name, `tiny` or `smollm2`.")],
+    problems: Annotated[str, typer.Option(help="FILE, reasoning_gym:TASK?..., arithmetic:FAMILY, owner/dataset.")],
+    out: Annotated[Path, typer.Option(help="Run folder; one that is there is gone on with.")],
+    n: Annotated[int, typer.Option("-n", "--n", help="Samples of each problem; more than before tops up.")] = 1,
+    limit: Annotated[int | None, typer.Option(help="Only the first so many problems.")] = None,
+    temperature: Annotated[float, typer.Option(rich_help_panel=_SAMPLE, help="0 is greedy.")] = 1.0,
+    top_p: Annotated[float, typer.Option(rich_help_panel=_SAMPLE)] = 1.0,
+    top_k: Annotated[int, typer.Option(rich_help_panel=_SAMPLE, help="0 switches it off.")] = 0,
+    max_tokens: Annotated[int, typer.Option(rich_help_panel=_SAMPLE, help="New tokens of a response.")] = 512,
+    stop: Annotated[
+        list[str] | None, typer.Option(rich_help_panel=_SAMPLE, help="Stop string (\\n is a newline).")
+    ] = None,
+    seed: Annotated[int, typer.Option(rich_help_panel=_SAMPLE)] = 0,
+    template: Annotated[
+        str, typer.Option(rich_help_panel=_SAMPLE, help="auto, chat, plain, arithmetic, chain_sum, or a YAML file.")
+    ] = "auto",
+    verifier: Annotated[str, typer.Option(help="auto, none, or a verifier's name, or its settings as JSON.")] = "auto",
+    column: Annotated[
+        list[str] | None, typer.Option(help="problem=NAME: which column holds id, problem, answer or task.")
+    ] = None,
+    split: Annotated[str | None, typer.Option(help="Split of a hub dataset.")] = None,
+    policy: Annotated[str | None, typer.Option(help="Name of the policy in tables.")] = None,
+    step: Annotated[int, typer.Option(help="Training step that the policy stands at.")] = 0,
+    logprobs: Annotated[bool, typer.Option("--logprobs", help="Store raw log-probabilities.")] = False,
+    device: Annotated[str | None, typer.Option(rich_help_panel=_RUN, help="cpu, cuda, cuda:1.")] = None,
+    dtype: Annotated[str | None, typer.Option(rich_help_panel=_RUN, help="float32, bfloat16, float16.")] = None,
+    batch_size: Annotated[int | None, typer.Option(rich_help_panel=_RUN, help="Rows; found from memory.")] = None,
+    verify_workers: Annotated[int | None, typer.Option(rich_help_panel=_RUN, help="Processes that judge.")] = None,
+    keep_bad_golds: Annotated[
+        bool, typer.Option("--keep-bad-golds", rich_help_panel=_RUN, help="Sample also where the gold fails.")
+    ] = False,
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", rich_help_panel=_RUN, help="Run code that comes with the model.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+) -> None:
+    """Sample a model on problems, judge the responses and store them.
+
+    Can be killed at any moment: the same command goes on from there. A larger -n or --limit tops up.
+    """
+    from limen.config import SampleSettings
+    from limen.sampling import sample_run
+
+    settings = SampleSettings.make(
+        model=model,
+        problems=problems,
+        columns=_columns(column or []),
+        split=split,
+        limit=limit,
+        n=n,
+        temperature=temperature,
+        top_p=top_p,
+        top_k=top_k,
+        max_tokens=max_tokens,
+        stop=tuple(s.replace("\\n", "\n") for s in stop or []),
+        seed=seed,
+        template=template,
+        verifier=_verifier(verifier),
+        logprobs=logprobs,
+        policy=policy,
+        step=step,
+        dtype=dtype,
+        trust_remote_code=trust_remote_code,
+        device=device,
+        batch_size=batch_size,
+        verify_workers=verify_workers,
+        keep_bad_golds=keep_bad_golds,
+    )
+    run = sample_run(settings, out, progress=not quiet)
+    _print(run, as_json)
+
+
+def _print(run: Any, as_json: bool) -> None:
+    from limen.sampling.summary import summarize
+
+    summary = summarize(run)
+    if as_json:
+        typer.echo(json.dumps(summary, indent=1))
+        return
+    last, outcomes = summary["last"], summary["outcomes"]
+    typer.echo(
+        f"{run.path}: {summary['samples']} samples of {summary['problems']} problems; "
+        f"now {last['samples']} samples, {last['tokens']} tokens in {last['seconds']:.0f} s "
+        f"({last['tokens_per_second']:,.0f} tok/s)"
+    )
+    if outcomes:
+        typer.echo("  " + ", ".join(f"{name} {count}" for name, count in outcomes.items()))
+    typer.echo(f"  truncated {summary['truncated']}")
+    for alarm in summary["alarms"]:
+        typer.echo(f"  ALARM: {alarm}")
+    if outcomes:
+        typer.echo(f"next: limen passk {run.path}")
+
+
+def _columns(pairs: list[str]) -> dict[str, str]:
+    from limen.errors import ConfigError
+
+    columns = {}
+    for pair in pairs:
+        field, equals, name = pair.partition("=")
+        if not equals or not name:
+            raise ConfigError(f"--column {pair}: expected FIELD=NAME, such as problem=question")
+        columns[field] = name
+    return columns
+
+
+def _verifier(text: str) -> str | dict[str, Any]:
+    from limen.errors import ConfigError
+
+    if not text.lstrip().startswith("{"):
+        return text
+    try:
+        value: dict[str, Any] = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"--verifier {text}: not JSON ({error.msg})") from error
+    return value

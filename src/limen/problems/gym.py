@@ -16,8 +16,8 @@ def load_gym(task: str, options: dict[str, str], limit: int | None) -> list[Prob
 
     Item i of a task depends on seed and i only, so a longer list begins with a shorter one. A question that came
     before is passed over. `metadata` is `{"source_dataset": task, "entry": {question, answer, metadata}, "index": i,
-    "config": {...}}`: what the task's own scorer needs, and what makes the entry anew. Raises `DataError` for an unknown
-    task, an unknown or impossible option, and where a task has fewer than `size` distinct problems.
+    "config": {...}}`: what the task's own scorer needs, and what makes the entry anew. Raises `DataError` for an
+    unknown task, an unknown or impossible option, and where a task has fewer than `size` distinct problems.
     """
     settings: dict[str, Any] = {"seed": 0, "size": 100} | {key: _value(text) for key, text in options.items()}
     size = settings["size"] if limit is None else min(limit, settings["size"])

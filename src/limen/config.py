@@ -1,0 +1,105 @@
+"""Typed settings. An unknown key is an error; every field says its unit; nothing heavy is imported."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from limen.errors import ConfigError
+from limen.types import SamplingParams
+
+
+class Settings(BaseModel):
+    """Base of all settings: frozen, and closed to keys that it does not know."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @classmethod
+    def make(cls, **values: Any) -> Self:
+        """Like the constructor, but with a `ConfigError` of one line that names the key and what is wrong with it."""
+        try:
+            return cls(**values)
+        except ValidationError as error:
+            raise ConfigError(explain(error, cls)) from None
+
+
+class SampleSettings(Settings):
+    """What `limen sample` draws. Fields in `SPEED` and `EXTENT` may change when a run is gone on with."""
+
+    model: str = Field(description="name, folder or hub name of a model")
+    problems: str = Field(description="file, reasoning_gym:TASK, arithmetic:FAMILY or hub dataset")
+    columns: dict[str, str] = Field(default_factory=dict, description="columns that hold id, problem, answer, task")
+    split: str | None = Field(None, description="split of a hub dataset")
+    limit: int | None = Field(None, ge=1, description="only the first so many problems")
+    n: int = Field(1, ge=1, description="samples of each problem")
+    temperature: float = Field(1.0, ge=0, description="0 is greedy")
+    top_p: float = Field(1.0, gt=0, le=1)
+    top_k: int = Field(0, ge=0, description="0 switches it off")
+    max_tokens: int = Field(512, ge=1, description="new tokens of a response")
+    stop: tuple[str, ...] = Field((), description="stop strings; the template's own where none is given")
+    seed: int = Field(0, ge=0)
+    template: str = Field("auto", description="auto, chat, plain, a shipped few-shot template or a YAML file")
+    verifier: str | dict[str, Any] = Field("auto", description="auto, a verifier's name, or its settings; none: off")
+    logprobs: bool = Field(False, description="store raw log-probabilities of the sampled tokens")
+    policy: str | None = Field(None, description="name of the policy in the tables; the model's own name otherwise")
+    step: int = Field(0, ge=0, description="training step that the policy stands at")
+    dtype: Literal["float32", "bfloat16", "float16"] | None = None
+    trust_remote_code: bool = False
+    device: str | None = None
+    batch_size: int | None = Field(None, ge=1, description="rows decoded together; found from memory otherwise")
+    verify_workers: int | None = Field(None, ge=1, description="processes that judge")
+    verify_deadline: float = Field(5.0, gt=0, description="seconds for one answer")
+    flush_seconds: float = Field(20.0, gt=0, description="most seconds of work that a kill can lose once finished")
+    keep_bad_golds: bool = Field(False, description="sample also problems whose gold answer fails its own verifier")
+
+    @field_validator("stop")
+    @classmethod
+    def _no_empty_stop(cls, stop: tuple[str, ...]) -> tuple[str, ...]:
+        if any(not s for s in stop):
+            raise ValueError("an empty stop string would stop every response at once")
+        return stop
+
+    @model_validator(mode="after")
+    def _greedy_once(self) -> Self:
+        if self.temperature == 0 and self.n > 1:
+            raise ValueError(f"temperature 0 draws the same response every time, but n is {self.n}: use n 1")
+        return self
+
+    @property
+    def policy_name(self) -> str:
+        return self.policy or Path(self.model).name or self.model
+
+    def params(self, template_stop: tuple[str, ...] = ()) -> SamplingParams:
+        """The part that an engine is given."""
+        stop = self.stop or template_stop
+        return SamplingParams(self.temperature, self.top_p, self.top_k, self.max_tokens, stop)
+
+
+EXTENT = frozenset({"n", "limit"})
+SPEED = frozenset({"device", "batch_size", "verify_workers", "verify_deadline", "flush_seconds", "keep_bad_golds"})
+
+S = TypeVar("S", bound=Settings)
+
+
+def explain(error: ValidationError, kind: type[BaseModel]) -> str:
+    """The first thing that is wrong, in one line; for an unknown key, the known ones that are near."""
+    import difflib
+
+    first = error.errors()[0]
+    where = ".".join(map(str, first["loc"])) or kind.__name__
+    if first["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(str(first["loc"][-1]), list(kind.model_fields), 1)
+        hint = f"did you mean '{near[0]}'?" if near else f"known are {', '.join(kind.model_fields)}"
+        return f"unknown setting '{where}': {hint}"
+    message = first["msg"].removeprefix("Value error, ")
+    given = "" if first["type"] in ("missing", "value_error") else f" (came {first['input']!r})"
+    return f"setting '{where}': {message}{given}"
+
+
+def differences(stored: Mapping[str, Any], wanted: Mapping[str, Any], free: frozenset[str]) -> list[str]:
+    """`key: stored value -> wanted value` for each setting outside `free` that is not the same."""
+    keys = [k for k in {**stored, **wanted} if k not in free]
+    return [f"{k}: {stored.get(k)!r} -> {wanted.get(k)!r}" for k in keys if stored.get(k) != wanted.get(k)]
