@@ -16,7 +16,8 @@ lab = typer.Typer(
 
 
 def register(app: typer.Typer) -> None:
-    """Add `limen lab ...` to `app`."""
+    """Add `limen demo` and `limen lab ...` to `app`."""
+    app.command("demo")(demo)
     app.add_typer(lab)
 
 
@@ -42,3 +43,48 @@ def train_base(
             out, BaseRecipe(seed=seed, steps=steps), lambda step, _, loss: bar.update(task, completed=step, loss=loss)
         )
     print(f"{info['parameters']:,} parameters, loss {info['final_loss']:.3f}, {info['seconds']} s: {out}")
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the runs and the report.")] = Path("demo"),
+    seed: Annotated[int, typer.Option(help="Seed of training and sampling.")] = 0,
+    base: Annotated[str, typer.Option(help="`tiny`, or a folder that `limen lab train-base` made.")] = "tiny",
+    steps: Annotated[int, typer.Option(min=1, help="Optimizer steps of each method.")] = 150,
+    n: Annotated[int, typer.Option("-n", min=1, help="Samples of each problem.")] = 256,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many of the 300 problems.")] = None,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    report: Annotated[bool, typer.Option(help="Write report.html and the figures.")] = True,
+) -> None:
+    """The whole way on a tiny model: sample, train with GRPO and SELF, compare, report. Minutes on two cores."""
+    from limen.lab.demo import DemoSettings, run_demo
+    from limen.lab.demo_table import print_demo
+
+    found = run_demo(
+        DemoSettings(out, seed=seed, base=base, steps=steps, n=n, limit=limit, device=device, report=report)
+    )
+    print_demo(found)
+
+
+def _numbers(text: str) -> list[int]:
+    from limen.errors import ConfigError
+
+    try:
+        return [int(x) for x in text.split(",")]
+    except ValueError:
+        raise ConfigError(f"expected whole numbers with commas between, such as 0,1,2; came {text!r}") from None
+
+
+@lab.command("demo-study")
+def demo_study(
+    out: Annotated[Path, typer.Option(help="Folder for all runs and demo.md.")],
+    seeds: Annotated[str, typer.Option(help="Training seeds.")] = "0,1,2",
+    base_seeds: Annotated[str, typer.Option(help="Seeds of the bases; 0 is the shipped one.")] = "0,1,2",
+    jobs: Annotated[int, typer.Option(min=1, help="Demos at a time.")] = 1,
+    steps: Annotated[int, typer.Option(min=1)] = 150,
+    n: Annotated[int, typer.Option("-n", min=1)] = 256,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+) -> None:
+    """The demo over several seeds and bases, as one table."""
+    from limen.lab.demo_study import run_study
+
+    print(run_study(out, _numbers(seeds), _numbers(base_seeds), jobs, steps, n, device))
