@@ -7,8 +7,12 @@ import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+
 from limen.store import Run
-from limen.store.schema import rollout_row, verdict_row
+from limen.store.schema import TABLES, rollout_row, verdict_row
+from limen.store.writer import write_table
 from limen.types import Problem, Prompt, Rollout, SamplingParams, Verdict, content_hash, derive_seed
 
 Text = Callable[[str, int, bool], str]
@@ -121,3 +125,33 @@ def paradox(folder: Path, count: int = 120, n: int = 64, seed: int = 0) -> dict[
     runs["train GRPO"] = write_training(folder / "train-grpo", "GRPO")
     runs["train SELF"] = write_training(folder / "train-self", "SELF")
     return runs
+
+
+def write_large(path: Path, name: str, count: int, n: int, seed: int, words: int = 120) -> Path:
+    """A large sampling run, written by columns: `count` problems of `n` samples, texts of `words` words."""
+    items = problems(count)
+    run = Run.create(path, "sample", name, {"model": name, "temperature": 1.0, "top_p": 1.0, "max_tokens": 512, "n": n})
+    run.write_problems(items, [Prompt(p.id, p.problem, (1, 2), content_hash(p.problem)) for p in items])
+    rng = np.random.default_rng(seed)
+    bag = [f"word{i}" for i in range(3000)]
+    rate = rng.beta(0.4, 1.0, size=count)
+    for start in range(0, count, 50):
+        here = items[start : start + 50]
+        rows = len(here) * n
+        ids = [p.id for p in here for _ in range(n)]
+        index = list(range(n)) * len(here)
+        right = rng.random(rows) < np.repeat(rate[start : start + 50], n)
+        texts = [" ".join(bag[i] for i in row) for row in rng.integers(0, 3000, size=(rows, words))]
+        key = {"problem_id": ids, "policy": [name] * rows, "step": [0] * rows, "sample_index": index}
+        key["rollout_id"] = [f"{i}-{j}" for i, j in zip(ids, index, strict=True)]
+        rollouts = {**key, "text": texts, "seed": list(range(start * n, start * n + rows)), "n_tokens": [words] * rows}
+        verdicts = {**key, "verifier": ["math@1"] * rows, "outcome": np.where(right, "correct", "wrong").tolist()}
+        verdicts["answer"] = rng.integers(0, 40, size=rows).astype(str).tolist()
+        for table, columns in (("rollouts", rollouts), ("verdicts", verdicts)):
+            schema = TABLES[table]
+            made = [
+                pa.array(columns[f.name], type=f.type) if f.name in columns else pa.nulls(rows, f.type) for f in schema
+            ]
+            write_table(path / table / f"{start:06d}.parquet", pa.Table.from_arrays(made, schema=schema))
+    run.finish()
+    return path

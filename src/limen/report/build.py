@@ -11,7 +11,7 @@ from limen.report.figures import write_figures
 from limen.report.model import ReportData
 from limen.report.page import EMBED_BYTES, chunk_file, render_page
 from limen.report.sources import arrange, load_sources
-from limen.report.tables import csv_files, latex, markdown, tables
+from limen.report.tables import csv_files, latex, markdown, plain_markdown, tables
 
 FILES = "report_files"
 
@@ -66,7 +66,7 @@ def write_report(data: ReportData, out: Path, figures: bool = True, embed_bytes:
     """Write everything of `data` into `out`; the page last, so that what it names is there."""
     out.mkdir(parents=True, exist_ok=True)
     made = tables(data)
-    _write(out / "tables.md", f"# {data.title}\n\n" + "\n".join(markdown(t) for t in made))
+    _write(out / "tables.md", f"# {plain_markdown(data.title)}\n\n" + "\n".join(markdown(t) for t in made))
     _write(out / "tables.tex", "\n".join(latex(t) for t in made))
     if figures:
         write_figures(data, out / "figures")

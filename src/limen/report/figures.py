@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 INK, SOFT, RULE = "#1d1c1a", "#5d5a54", "#dedad1"
-COLORS = (INK, "#d55e00", "#0072b2", "#009e73", "#cc79a7", "#a68200", "#56b4e9", "#6b5bb0")
-"""Okabe and Ito's colours, the base in ink; the page's --p0 … --p7 are these, darkened where text needs it."""
+COLORS = (INK, "#b5308a", "#0a7d3c", "#6a35c9", "#8a6d00", "#00798a", "#7c2d12", "#5b6472")
+"""The page's --p0 … --p7: the base in ink, the first four apart for every kind of colour blindness, all readable as
+text, and none of them near the two that mean lost and gained."""
 DASHES: tuple[Any, ...] = ("-", "-", (0, (6, 2.5)), (0, (1.5, 2)), (0, (7, 2, 1.5, 2)), (0, (4, 1.5)), (0, (1, 2)), "-")
+CONTROL = "#77726a"
 KEPT, GAINED, LOST, NEVER = "#8f8a80", "#0072b2", "#d55e00", "#d8d3c8"
 _STYLE = {
     "font.family": "sans-serif",
@@ -76,10 +78,17 @@ def _figures(data: ReportData) -> dict[str, Callable[[Figure], None]]:
     return figures
 
 
-def _curve(ax: Axes, curve: Curve, i: int, label: str) -> None:
-    color = COLORS[i % len(COLORS)]
-    ax.fill_between(curve.k, curve.low, curve.high, color=color, alpha=0.13, linewidth=0)
-    ax.plot(curve.k, curve.value, color=color, linestyle=DASHES[i % len(DASHES)], linewidth=1.5, label=label)
+def _curve(ax: Axes, curve: Curve, i: int, data: ReportData) -> None:
+    """One policy's line and band; a control has no band, it only shows where chance goes."""
+    control = data.policies[i].role == "control"
+    dash = (0, (1, 2)) if control else DASHES[i % len(DASHES)]
+    if not control:
+        ax.fill_between(curve.k, curve.low, curve.high, color=_color(data, i), alpha=0.13, linewidth=0)
+    ax.plot(curve.k, curve.value, color=_color(data, i), linestyle=dash, linewidth=1.5)
+
+
+def _color(data: ReportData, i: int) -> str:
+    return CONTROL if data.policies[i].role == "control" else COLORS[i % len(COLORS)]
 
 
 def _log_k(ax: Axes, k_max: int) -> None:
@@ -92,16 +101,16 @@ def _log_k(ax: Axes, k_max: int) -> None:
     ax.set_xlabel("attempts k")
 
 
-def _end_labels(ax: Axes, ends: Sequence[tuple[int, float, str]], k_max: int) -> None:
+def _end_labels(ax: Axes, ends: Sequence[tuple[str, float, str]], k_max: int) -> None:
     """Names at the right end of the curves, pushed apart, instead of a legend box."""
     low, high = ax.get_ylim()
     gap = (high - low) * 0.058
-    placed = sorted((y, i, name) for i, y, name in ends if not math.isnan(y))
+    placed = sorted((y, color, name) for color, y, name in ends if not math.isnan(y))
     ys: list[float] = []
     for y, _, _ in placed:
         ys.append(max(y, ys[-1] + gap) if ys else y)
     shift = max(0.0, ys[-1] - high) if ys else 0.0
-    for (_, i, name), y in zip(placed, ys, strict=True):
+    for (_, color, name), y in zip(placed, ys, strict=True):
         text = name if len(name) <= 26 else name[:25] + "…"
         ax.annotate(
             text,
@@ -109,7 +118,7 @@ def _end_labels(ax: Axes, ends: Sequence[tuple[int, float, str]], k_max: int) ->
             xytext=(6, 0),
             textcoords="offset points",
             va="center",
-            color=COLORS[i % len(COLORS)],
+            color=color,
             fontweight="bold",
             annotation_clip=False,
         )
@@ -120,25 +129,32 @@ def _passk(figure: Figure, data: ReportData) -> None:
     ax = figure.subplots()
     k_max = max([int(p.curve.k[-1]) for p in data.policies if p.curve.k], default=1)
     for i, p in enumerate(data.policies):
-        _curve(ax, p.curve, i, p.name)
+        _curve(ax, p.curve, i, data)
     lows = [x for p in data.policies for x in p.curve.low if not math.isnan(x)]
     bottom = min(lows, default=0.0)
     ax.set_ylim(0 if bottom < 0.35 else math.floor(bottom * 10) / 10, 1.0)
     ax.set_ylabel("pass@k")
     _log_k(ax, k_max)
-    _end_labels(ax, [(i, p.curve.value[-1], p.name) for i, p in enumerate(data.policies) if p.curve.k], k_max)
+    _end_labels(
+        ax, [(_color(data, i), p.curve.value[-1], p.name) for i, p in enumerate(data.policies) if p.curve.k], k_max
+    )
 
 
 def _difference(figure: Figure, data: ReportData) -> None:
     figure.set_size_inches(5.2, 2.6)
     ax = figure.subplots()
     for c in data.contrasts:
-        _curve(ax, c.difference, c.policy, data.policies[c.policy].name)
+        _curve(ax, c.difference, c.policy, data)
     ax.axhline(0, color=INK, linewidth=0.9)
     k_max = max([int(c.difference.k[-1]) for c in data.contrasts if c.difference.k], default=1)
     ax.set_ylabel(f"pass@k − {data.base.name}")
     _log_k(ax, k_max)
-    ends = [(c.policy, c.difference.value[-1], data.policies[c.policy].name) for c in data.contrasts if c.difference.k]
+    names = [(_color(data, c.policy), data.policies[c.policy].name) for c in data.contrasts]
+    ends = [
+        (color, c.difference.value[-1], name)
+        for (color, name), c in zip(names, data.contrasts, strict=True)
+        if c.difference.k
+    ]
     _end_labels(ax, ends, k_max)
 
 
@@ -155,7 +171,8 @@ def _flips(figure: Figure, data: ReportData) -> None:
         for chance, n, sign in ((c.chance_lost, c.lost, -1), (c.chance_gained, c.gained, 1)):
             label = "expected by chance alone" if r == 0 and sign < 0 else None
             ax.plot([sign * chance] * 2, [r - 0.38, r + 0.38], color=INK, linewidth=1.4, label=label)
-            at = sign * (max(n, chance) + 0.025 * reach)
+            near = n - 0.02 * reach < chance < n + 0.11 * reach
+            at = sign * ((chance if near else n) + 0.025 * reach)
             ax.text(at, r, str(n), va="center", ha="right" if sign < 0 else "left", color=INK, fontweight="bold")
     ax.set_yticks(range(len(rows)), [data.policies[c.policy].name for c in rows], color=INK)
     ax.set_ylim(len(rows) - 0.4, -0.6)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from limen.report.model import Curve, ProblemItem, ReportData, Response
+from limen.report.words import p_text
 
 CHUNK = 10
 """Problems whose texts are unpacked together."""
@@ -54,6 +55,7 @@ def page_data(data: ReportData, slots: Sequence[int], folder: str) -> dict[str, 
                 "gained": c.gained,
                 "lost": c.lost,
                 "never": c.never,
+                "p_text": p_text(c.p_value),
                 "chance_lost": c.chance_lost,
                 "chance_gained": c.chance_gained,
                 "difference": _curve(c.difference),

@@ -142,7 +142,7 @@ def health_table(data: ReportData) -> Table:
 
 def markdown(table: Table) -> str:
     def line(cells: Iterable[str]) -> str:
-        return "| " + " | ".join(_inline(c) for c in cells) + " |"
+        return "| " + " | ".join(plain_markdown(c) for c in cells) + " |"
 
     bar = "|" + "|".join([" :--- ", *[" ---: "] * (len(table.columns) - 1)]) + "|"
     return "\n".join([line(table.columns), bar, *[line(r) for r in table.rows], "", table.caption, ""])
@@ -174,7 +174,7 @@ def _tex(text: str) -> str:
     return "".join(c for c in text if c.isprintable()).translate(_LATEX)
 
 
-def _inline(text: str) -> str:
+def plain_markdown(text: str) -> str:
     """A cell that stays a cell: no line breaks, no column bars, no markup."""
     flat = " ".join(text.split())
     for c in "\\`*_[]<>|":

@@ -124,4 +124,4 @@ def p_number(p: float) -> str:
 
 
 def p_text(p: float) -> str:
-    return "p undefined" if math.isnan(p) else f"p = {p_number(p)}"
+    return "p undefined" if math.isnan(p) else f"p\u00a0=\u00a0{p_number(p)}"

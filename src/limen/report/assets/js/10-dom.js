@@ -18,8 +18,11 @@ function fill(node, attrs, children) {
 const h = (tag, attrs, ...children) => fill(document.createElement(tag), attrs, children);
 const s = (tag, attrs, ...children) => fill(document.createElementNS(SVG, tag), attrs, children);
 const byId = (id) => document.getElementById(id);
-const color = (policy) => `var(--p${policy % 8})`;
-const DASH = ["", "", "7 3", "2 3", "9 3 2 3", "5 2", "1 3", "12 4"];
+const DASHES = ["", "", "7 3", "2 3", "9 3 2 3", "5 2", "1 3", "12 4"];
+// A second draw of the base is no policy of its own: it stays grey and dotted.
+const isControl = (policy) => (DATA.policies[policy] || {}).role === "control";
+const color = (policy) => (isControl(policy) ? "var(--faint)" : `var(--p${policy % 8})`);
+const dash = (policy) => (isControl(policy) ? "1 4" : DASHES[policy % 8]);
 
 // 0.614, .0 kept: three digits are what 500 problems can carry.
 const rate = (x) => (x === null || x === undefined ? "–" : x.toFixed(3));

@@ -48,4 +48,6 @@ function spread(items, gap, low, high) {
   if (items.length && items[0].y < low) items.forEach((it, i) => { it.y = Math.max(it.y, low + i * gap); });
 }
 
+// Width in pixels of a label, near enough to leave room for it.
+const wide = (text, size = 12) => text.length * size * 0.6;
 const clip = (text, n) => (text.length > n ? text.slice(0, n - 1) + "…" : text);

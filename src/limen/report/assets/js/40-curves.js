@@ -20,16 +20,16 @@ function curves() {
       return h("li", null, h("button", {
         type: "button", "aria-pressed": String(shown[i]), title: shown[i] ? "Hide this curve" : "Show this curve",
         on: { click: () => { shown[i] = !shown[i]; again(); legend.children[i].firstChild.focus(); } },
-      }, s("svg", { viewBox: "0 0 26 10", "aria-hidden": "true" }, s("line", { x1: 1, x2: 25, y1: 5, y2: 5, stroke: color(i), "stroke-width": 2.5, "stroke-dasharray": DASH[i % 8] })),
+      }, s("svg", { viewBox: "0 0 26 10", "aria-hidden": "true" }, s("line", { x1: 1, x2: 25, y1: 5, y2: 5, stroke: color(i), "stroke-width": 2.5, "stroke-dasharray": dash(i) })),
       h("span", { class: "name" }, policy.name), h("span", { class: "val" }, value)));
     }));
     status.textContent = `Values at k = ${state.k}, with 95% intervals. Move over the plot, or use the arrow keys, for other k; click a name to hide its curve.`;
   }
 
   function draw(width) {
-    const narrow = width < 560, height = narrow ? 300 : 400;
-    const m = { l: 46, r: narrow ? 14 : 118, t: 14, b: 40 };
-    const ids = visible(), all = ids.map(seriesOf);
+    const narrow = width < 560, height = narrow ? 300 : 400, ids = visible(), all = ids.map(seriesOf);
+    const label = Math.min(200, 14 + Math.max(0, ...ids.map((i) => wide(DATA.policies[i].name))));
+    const m = { l: 46, r: narrow ? 14 : label, t: 14, b: 40 };
     const values = all.flatMap((c) => [...c.v, ...c.lo, ...c.hi]).filter(finite);
     let low = Math.min(...values, state.view === "value" ? 1 : 0), high = Math.max(...values, 0);
     if (!values.length) { low = 0; high = 1; }
@@ -47,12 +47,12 @@ function curves() {
     svg.append(s("line", { class: "axis", x1: m.l, x2: width - m.r, y1: height - m.b, y2: height - m.b }));
     const cursor = s("line", { class: "cursor", x1: X(state.k), x2: X(state.k), y1: m.t, y2: height - m.b });
     svg.append(cursor);
-    ids.forEach((i, j) => svg.append(s("path", { d: bandPath(all[j].k, all[j].lo, all[j].hi, X, Y), fill: color(i), opacity: 0.13 })));
-    ids.forEach((i, j) => svg.append(s("path", { d: linePath(all[j].k, all[j].v, X, Y), fill: "none", stroke: color(i), "stroke-width": i === 0 ? 2.4 : 2, "stroke-dasharray": DASH[i % 8], "stroke-linejoin": "round" })));
+    ids.forEach((i, j) => isControl(i) || svg.append(s("path", { d: bandPath(all[j].k, all[j].lo, all[j].hi, X, Y), fill: color(i), opacity: 0.13 })));
+    ids.forEach((i, j) => svg.append(s("path", { d: linePath(all[j].k, all[j].v, X, Y), fill: "none", stroke: color(i), "stroke-width": i === 0 ? 2.4 : 2, "stroke-dasharray": dash(i), "stroke-linejoin": "round" })));
     if (!narrow) {
       const labels = ids.map((i, j) => { const v = all[j].v, at = v.findLastIndex(finite); return at < 0 ? null : { i, x: X(all[j].k[at]), y: Y(v[at]) }; }).filter(Boolean);
       spread(labels, 15, m.t + 4, height - m.b - 4);
-      for (const l of labels) svg.append(s("text", { x: l.x + 8, y: l.y + 4, css: { fill: color(l.i), "font-weight": 600 } }, clip(DATA.policies[l.i].name, 16)));
+      for (const l of labels) svg.append(s("text", { x: l.x + 8, y: l.y + 4, css: { fill: color(l.i), "font-weight": 600 } }, clip(DATA.policies[l.i].name, 26)));
     }
     const dots = s("g");
     svg.append(dots);

@@ -3,25 +3,28 @@ function flips() {
   const root = byId("flips");
   if (!root || !DATA.contrasts.length) return;
   responsive(root, (width) => {
-    const rows = DATA.contrasts, narrow = width < 560, left = narrow ? 0 : 130, line = narrow ? 62 : 44, top = 30;
-    const height = top + rows.length * line + 26, mid = left + (width - left) / 2;
+    const rows = DATA.contrasts, narrow = width < 560, left = narrow ? 0 : Math.min(250, 20 + Math.max(...rows.map((c) => wide(DATA.policies[c.policy].name)))), right = narrow ? 0 : 92, line = narrow ? 62 : 44, top = 30;
+    const height = top + rows.length * line + 26, mid = left + (width - left - right) / 2;
     const reach = Math.max(1, ...rows.flatMap((c) => [c.lost, c.gained, c.chance_lost * 1.3, c.chance_gained * 1.3]));
-    const span = (width - left) / 2 - 44, L = (n) => (n / reach) * span;
+    const span = (width - left - right) / 2 - 40, L = (n) => (n / reach) * span;
     const svg = s("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img",
       "aria-label": "Problems lost and gained by each policy, with the number that chance alone would flip: " + rows.map((c) => `${DATA.policies[c.policy].name}: ${c.lost} lost, ${c.gained} gained, chance ${compact(c.chance_lost)} each way`).join("; ") });
     svg.append(s("text", { x: mid - 10, y: 14, "text-anchor": "end" }, "← lost"), s("text", { x: mid + 10, y: 14 }, "gained →"));
     rows.forEach((c, r) => {
       const y = top + r * line + (narrow ? 20 : 4), bar = 20, control = DATA.policies[c.policy].role === "control";
-      const name = clip(DATA.policies[c.policy].name, narrow ? 40 : 17);
+      const name = clip(DATA.policies[c.policy].name, narrow ? 30 : 33);
       svg.append(s("text", { class: "strong", x: narrow ? 0 : left - 14, y: narrow ? y - 6 : y + 15, "text-anchor": narrow ? "start" : "end", css: { "font-weight": 600, "font-style": control ? "italic" : null } }, name));
       for (const [n, chance, sign, tint] of [[c.lost, c.chance_lost, -1, "var(--lost)"], [c.gained, c.chance_gained, 1, "var(--gained)"]]) {
         const w = L(n);
         svg.append(s("rect", { x: sign < 0 ? mid - w : mid, y, width: w, height: bar, fill: tint, opacity: control ? 0.45 : 1 }));
         const x = mid + sign * L(chance);
         svg.append(s("line", { x1: x, x2: x, y1: y - 4, y2: y + bar + 4, stroke: "var(--ink)", "stroke-width": 2 }));
-        svg.append(s("text", { class: "strong", x: mid + sign * (Math.max(w, L(chance)) + 7), y: y + 15, "text-anchor": sign < 0 ? "end" : "start", css: { "font-weight": 600, "font-size": "13px" } }, n));
+        const end = L(chance) > w - 4 && L(chance) < w + 34 ? L(chance) : w;
+        svg.append(s("text", { class: "strong", x: mid + sign * (end + 7), y: y + 15, "text-anchor": sign < 0 ? "end" : "start", css: { "font-weight": 600, "font-size": "13px" } }, n));
       }
+      svg.append(s("text", { x: width, y: narrow ? y - 6 : y + 15, "text-anchor": "end" }, c.p_text));
     });
+    if (!narrow) svg.append(s("text", { x: width, y: 14, "text-anchor": "end" }, "net change"));
     svg.append(s("line", { class: "axis", x1: mid, x2: mid, y1: top - 6, y2: height - 24 }));
     const cx = Math.max(left, mid - 118), cy = height - 8;
     svg.append(s("line", { x1: cx, x2: cx, y1: cy - 12, y2: cy + 2, stroke: "var(--ink)", "stroke-width": 2 }), s("text", { x: cx + 8, y: cy }, "flips expected by chance alone, each way"));

@@ -13,7 +13,7 @@ function training() {
     const runs = DATA.training.map((run, r) => ({ r, name: run.name, data: run.series[key] })).filter((run) => run.data);
     const say = (step) => value.replaceChildren(...runs.flatMap((run, j) => {
       const steps = run.data[0], at = steps.reduce((best, x, i) => (Math.abs(x - step) < Math.abs(steps[best] - step) ? i : best), 0);
-      return [j ? " · " : `step ${steps[at]}: `, h("span", { css: { color: paint(run.r) } }, run.name), ` ${compact(run.data[1][at])}`];
+      return [j ? " · " : `step ${steps[at]}: `, h("i", { class: "swatch", css: { background: paint(run.r) } }), `${run.name}  ${compact(run.data[1][at])}`];
     }));
     responsive(box, (width) => {
       const height = 150, m = { l: 44, r: 8, t: 8, b: 20 };
