@@ -145,7 +145,7 @@ def markdown(table: Table) -> str:
         return "| " + " | ".join(plain_markdown(c) for c in cells) + " |"
 
     bar = "|" + "|".join([" :--- ", *[" ---: "] * (len(table.columns) - 1)]) + "|"
-    return "\n".join([line(table.columns), bar, *[line(r) for r in table.rows], "", table.caption, ""])
+    return "\n".join([line(table.columns), bar, *[line(r) for r in table.rows], "", plain_markdown(table.caption), ""])
 
 
 def latex(table: Table) -> str:
