@@ -73,13 +73,12 @@ def blank_rows(batch: dict[str, Any], n: int) -> dict[str, Any]:
     return out
 
 
-def fill_up(batch: dict[str, Any], multiple: int, pad_id: int) -> tuple[dict[str, Any], int]:
-    """The batch with blank rows added, so that it can be cut into `multiple` equal parts; and how many were added.
+def fill_up_to(batch: dict[str, Any], rows: int, pad_id: int) -> tuple[dict[str, Any], int]:
+    """The batch with blank rows added up to `rows`, so that it can be cut evenly; and how many were added.
 
     TRL's `split_tensor_dict` drops a remainder without a word."""
-    rows = len(batch["completion_ids"])
-    missing = -rows % multiple
-    return (join([batch, blank_rows(batch, missing)], pad_id), missing) if missing else (batch, 0)
+    missing = rows - len(batch["completion_ids"])
+    return (join([batch, blank_rows(batch, missing)], pad_id), missing) if missing > 0 else (batch, 0)
 
 
 def empty_batch(prompt_ids: Sequence[int], eos_id: int, rows: int, extra: Sequence[str], device: Any) -> dict[str, Any]:
