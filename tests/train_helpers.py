@@ -39,7 +39,7 @@ def warm(model: LlamaForCausalLM, data: list[dict[str, str]], steps: int, seed: 
     """A few supervised steps, so that some answers are right and most are not."""
     tok = tiny_tokenizer()
     generator = torch.Generator().manual_seed(seed)
-    ids = torch.tensor([tok.encode(r["prompt"] + r["answer"]) + [1] for r in data])
+    ids = torch.tensor([[*tok.encode(r["prompt"] + r["answer"]), 1] for r in data])
     opt = torch.optim.AdamW(model.parameters(), lr=lr)
     for _ in range(steps):
         batch = ids[torch.randint(len(ids), (32,), generator=generator)]
@@ -59,12 +59,13 @@ def digit_reward(completions, answer, **kwargs):
 def config(out, **kwargs):
     from limen.train import SELFConfig
 
-    values = dict(
-        output_dir=str(out), per_device_train_batch_size=32, gradient_accumulation_steps=1, num_generations=4,
-        max_completion_length=3, max_steps=3, learning_rate=1e-3, lr_scheduler_type="constant", use_cpu=True,
-        bf16=False, gradient_checkpointing=False, report_to=[], save_strategy="no", logging_steps=1, disable_tqdm=True,
-        loss_type="dapo", temperature=1.0, top_k=0, top_p=1.0, seed=1, data_seed=1, optim="adamw_torch",
-    )  # fmt: skip
+    values = {
+        "output_dir": str(out), "per_device_train_batch_size": 32, "gradient_accumulation_steps": 1,
+        "num_generations": 4, "max_completion_length": 3, "max_steps": 3, "learning_rate": 1e-3,
+        "lr_scheduler_type": "constant", "use_cpu": True, "bf16": False, "gradient_checkpointing": False,
+        "report_to": "none", "save_strategy": "no", "logging_steps": 1, "disable_tqdm": True, "loss_type": "dapo",
+        "temperature": 1.0, "top_k": 0, "top_p": 1.0, "seed": 1, "data_seed": 1, "optim": "adamw_torch",
+    }  # fmt: skip
     values.update(kwargs)
     return SELFConfig(**values)
 

@@ -1,9 +1,68 @@
-"""Commands of `limen` about train."""
+"""`limen train`."""
 
 from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
 
 def register(app: typer.Typer) -> None:
     """Add this module's commands to `app`."""
+    app.command("train")(train)
+
+
+def train(
+    config: Annotated[Path, typer.Argument(help="YAML file with the settings (see presets/ and docs/training.md).")],
+    out: Annotated[Path | None, typer.Option(help="Run folder, in the place of the file's `out`.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="There must be a run to go on with.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything and estimate; train nothing.")] = False,
+    seed: Annotated[int | None, typer.Option(help="In the place of the file's `seed`.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="Override a setting: --set algorithm.forward_kl_beta=0.1")
+    ] = None,
+) -> None:
+    """Train a model with GRPO, SELF or a relative. The same command goes on where a killed run stopped."""
+    import yaml
+
+    from limen.errors import ConfigError
+    from limen.train.settings import load_settings
+
+    overrides: dict[str, Any] = {}
+    for text in set_ or []:
+        key, sign, value = text.partition("=")
+        if not sign:
+            raise ConfigError(f"--set {text}: expected KEY=VALUE")
+        overrides[key] = yaml.safe_load(value)
+    if out is not None:
+        overrides["out"] = str(out)
+    if seed is not None:
+        overrides["seed"] = seed
+    settings = load_settings(config, overrides)
+    if dry_run:
+        from limen.train.dry_run import dry_run as check
+
+        typer.echo(check(settings))
+        return
+    run = _with_progress(settings, resume)
+    typer.echo(f"trained {settings.policy}: model in {run.path / 'model'}, metrics in {run.path / 'metrics.jsonl'}")
+
+
+def _with_progress(settings: Any, resume: bool) -> Any:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from limen.train.run import train as run_training
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, TextColumn("{task.fields[note]}"), console=Console(stderr=True)) as bar:
+        task = bar.add_task(settings.policy, total=settings.steps, note="preparing")
+
+        def show(step: int, total: int, metrics: Any) -> None:
+            note = f"reward {metrics.get('reward_batch', float('nan')):.3f}"
+            if "kept" in metrics:
+                note += f"  kept {metrics['kept']:.0f}/{metrics.get('screened', 0):.0f}"
+            bar.update(task, completed=step, total=total, note=note)
+
+        return run_training(settings, resume=True if resume else None, progress=show)

@@ -48,7 +48,7 @@ def prepare(t: Any) -> BaseResponses:
 def _draw(t: Any, folder: Path, rows: list[Any]) -> None:
     if t.is_fsdp_enabled or t.is_deepspeed_enabled:
         raise ConfigError(
-            "base responses cannot be drawn under FSDP or DeepSpeed: draw them with `limen sample` and give base_responses"
+            "base responses cannot be drawn under FSDP or DeepSpeed: draw them with `limen sample` (base_responses)"
         )
     n, main = t.args.base_n, t.accelerator.is_main_process
     world, rank = t.accelerator.num_processes, t.accelerator.process_index
@@ -68,8 +68,20 @@ def _draw(t: Any, folder: Path, rows: list[Any]) -> None:
             done = t.gather_rows(_responses(t, mine, real, n))
             if main:
                 for pid, index, ids, text, reason, prompt, n_prompt, verdict in done:
-                    rollout = Rollout(pid, POLICY, 0, index, t.args.seed, tuple(ids), text, reason, text_hash(prompt),
-                                      n_prompt, params, "trl-transformers")
+                    rollout = Rollout(
+                        pid,
+                        POLICY,
+                        0,
+                        index,
+                        t.args.seed,
+                        tuple(ids),
+                        text,
+                        reason,
+                        text_hash(prompt),
+                        n_prompt,
+                        params,
+                        "trl-transformers",
+                    )
                     writers[0].append(rollout_row(rollout))
                     writers[1].append(verdict_row(rollout, verdict))
     if main:
@@ -94,13 +106,20 @@ def _responses(t: Any, rows: Sequence[Any], real: Sequence[bool], n: int) -> lis
     completions = [[{"role": "assistant", "content": x}] for x in texts] if chat else texts
     verdicts: list[Verdict] = t.local_verdicts(t.judge_rows(many, completions, ids))
     return [
-        (setup.problem_id(row), i % n, ids[i], *setup.finish(t, ids[i], texts[i]), *setup.prompt_of(t, row), verdicts[i])
+        (
+            setup.problem_id(row),
+            i % n,
+            ids[i],
+            *setup.finish(t, ids[i], texts[i]),
+            *setup.prompt_of(t, row),
+            verdicts[i],
+        )
         for i, row in enumerate(many)
         if real[i // n]
     ]
 
 
-@torch.no_grad()
+@torch.no_grad()  # type: ignore[untyped-decorator]
 def _with_logprobs(t: Any, base: BaseResponses, rows: dict[str, Any]) -> BaseResponses:
     """log π_b of every token, by the same scorer that the loss uses, where the store has none."""
     todo = [(pid, i) for pid, rs in base.by_problem.items() for i, r in enumerate(rs) if r.logprobs is None]

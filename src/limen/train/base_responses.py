@@ -42,7 +42,7 @@ class BaseResponses:
 
     def pick(self, step: int, problem_ids: Iterable[str], seed: int, n: int, correct_only: bool) -> list[Picked]:
         """Up to `n` responses (0: all) of each problem, without repetition, the same for the same (seed, step)."""
-        picked = []
+        picked: list[Picked] = []
         for pid in problem_ids:
             have = [r for r in self.by_problem.get(pid, ()) if r.correct or not correct_only]
             if n and len(have) > n:
@@ -72,8 +72,8 @@ class KLBatch:
     def part(self, i: int, parts: int) -> KLBatch:
         """Rows i, i + parts, ...: the share of one micro-batch."""
         base = None if self.base_logprobs_BT is None else self.base_logprobs_BT[i::parts]
-        rows = (x[i::parts] for x in (self.prompt_ids_BT, self.prompt_mask_BT, self.response_ids_BT))
-        return KLBatch(*rows, self.response_mask_BT[i::parts], base, self.tokens)
+        p, p_mask, y = (x[i::parts] for x in (self.prompt_ids_BT, self.prompt_mask_BT, self.response_ids_BT))
+        return KLBatch(p, p_mask, y, self.response_mask_BT[i::parts], base, self.tokens)
 
 
 def make_batch(
@@ -97,8 +97,8 @@ def make_batch(
         for i, x in enumerate(logps):
             base[i, : len(x)] = torch.from_numpy(np.asarray(x, dtype=np.float32))  # type: ignore[arg-type]
         base = base.to(device)
-    tensors = [x.to(device) for x in (p_ids, p_mask, y_ids, y_mask)]
-    return KLBatch(*tensors, base, int(y_mask.sum()))
+    tokens = int(y_mask.sum())
+    return KLBatch(p_ids.to(device), p_mask.to(device), y_ids.to(device), y_mask.to(device), base, tokens)
 
 
 def _pad(rows: Sequence[Sequence[int]], pad_id: int, left: bool) -> tuple[Tensor, Tensor]:

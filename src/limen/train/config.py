@@ -12,7 +12,7 @@ from limen.train.algorithms.compose import FIELDS, Algorithm, named
 
 
 @dataclass
-class SELFConfig(GRPOConfig):
+class SELFConfig(GRPOConfig):  # type: ignore[misc]
     """Everything of `trl.GRPOConfig`, and the fields below.
 
     `algorithm` names a composition ("self" unless given; "grpo" is plain GRPO); any field of it that is set here
@@ -62,15 +62,17 @@ class SELFConfig(GRPOConfig):
 
     def __post_init__(self) -> None:
         preset = named(self.algorithm)
-        if "epsilon_high" in preset and self.epsilon_high is None:
-            self.epsilon_high = preset["epsilon_high"]
+        if "epsilon_high" in preset and getattr(self, "epsilon_high", None) is None:
+            self.epsilon_high: float | None = preset["epsilon_high"]
         if "loss_type" in preset:
             self.loss_type = preset["loss_type"]
         super().__post_init__()
         algorithm = self.resolved()
         self._check_cycle()
         if self.grad_ratio_steps < 0 or self.base_n < 1:
-            raise ConfigError(f"grad_ratio_steps {self.grad_ratio_steps} must be 0 or more, base_n {self.base_n} 1 or more")
+            raise ConfigError(
+                f"grad_ratio_steps {self.grad_ratio_steps} must be 0 or more, base_n {self.base_n} 1 or more"
+            )
         if algorithm.forward_kl_beta == 0 and self.base_responses and not algorithm.schedule:
             raise ConfigError("base_responses is given but forward_kl_beta is 0, so they would never be used")
         if getattr(self, "use_liger_kernel", False):
@@ -94,8 +96,8 @@ class SELFConfig(GRPOConfig):
         ga, micro = self.gradient_accumulation_steps, self.steps_per_generation * self.num_iterations
         if micro % ga and ga % micro:
             raise ConfigError(
-                f"steps_per_generation x num_iterations ({micro}) and gradient_accumulation_steps ({ga}): one must be a "
-                "multiple of the other, or an optimizer step would mix halves of two generations"
+                f"steps_per_generation x num_iterations ({micro}) and gradient_accumulation_steps ({ga}): one must "
+                "be a multiple of the other, or an optimizer step would mix halves of two generations"
             )
         saving = str(getattr(self.save_strategy, "value", self.save_strategy)) == "steps"
         if saving and (self.save_steps < 1 or self.save_steps % self.cycle):

@@ -48,7 +48,7 @@ def extra_loss(t: Any, model: Any, inputs: dict[str, Any], captured: dict[str, A
 def _share(t: Any, tokens: float) -> float:
     """Denominator of one micro-batch's sum, given the tokens of the generation batch over all processes."""
     cut = t.current_gradient_accumulation_steps / t.args.steps_per_generation
-    return max(tokens, 1.0) / t.accelerator.num_processes * cut
+    return float(max(tokens, 1.0) / t.accelerator.num_processes * cut)
 
 
 def _forward_kl(t: Any, model: Any) -> Tensor:
@@ -102,7 +102,7 @@ def snapshot(model: Any) -> dict[str, Tensor]:
     return {n: p.detach().clone() for n, p in model.named_parameters() if p.requires_grad}
 
 
-@torch.no_grad()
+@torch.no_grad()  # type: ignore[untyped-decorator]
 def _reference_logprobs(t: Any, inputs: dict[str, Any]) -> Tensor:
     """log π_ref of the micro-batch's responses: the policy's own code with the reference's parameters."""
     policy = t.accelerator.unwrap_model(t.model)

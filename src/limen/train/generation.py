@@ -112,9 +112,7 @@ def share_out(rows: Sequence[Row], processes: int, index: int) -> tuple[list[Row
     return [padded[i] for i in span], [i >= len(rows) for i in span]
 
 
-def _sample_parts(
-    t: Any, rows: list[Row], filler: Tensor, nominal: int, sample: Sample, tally: Tally
-) -> list[Part]:
+def _sample_parts(t: Any, rows: list[Row], filler: Tensor, nominal: int, sample: Sample, tally: Tally) -> list[Part]:
     """Sample groups; with dynamic sampling go on with fresh prompts until enough groups have spread."""
     parts = [_sample_part(t, rows, filler, sample, tally)]
     a, group, world = t.algorithm, t.num_generations, t.accelerator.num_processes
@@ -232,8 +230,14 @@ def _kl_batch(t: Any, batch_rows: list[Row], survivors: list[Row]) -> KLBatch | 
     tokens = sum(t.gather_rows([batch.tokens]))
     t._metrics["train"]["kl_responses"].append(float(sum(sizes)))
     t.count("tokens/kl", float(tokens))
-    return KLBatch(batch.prompt_ids_BT, batch.prompt_mask_BT, batch.response_ids_BT, batch.response_mask_BT,
-                   batch.base_logprobs_BT, tokens)
+    return KLBatch(
+        batch.prompt_ids_BT,
+        batch.prompt_mask_BT,
+        batch.response_ids_BT,
+        batch.response_mask_BT,
+        batch.base_logprobs_BT,
+        tokens,
+    )
 
 
 def _log_batch(t: Any, parts: list[Part], found: Screened, tally: Tally) -> None:

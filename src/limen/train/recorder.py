@@ -109,5 +109,3 @@ def append_metrics(file: Path, row: Mapping[str, Any]) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("a", encoding="utf-8") as out:
         out.write(json.dumps(row) + "\n")
-
-

@@ -27,7 +27,8 @@ response leaves its group."""
 class Judge(Protocol):
     """What grades responses: `limen.verify.VerifierPool`, or anything of its form."""
 
-    version: str
+    @property
+    def version(self) -> str: ...
 
     def judge_many(self, items: Sequence[Any]) -> list[Verdict]: ...
 
@@ -51,13 +52,19 @@ class VerifierReward:
         self.__name__ = kind
 
     def __call__(
-        self, prompts: Sequence[Any], completions: Sequence[Any], completion_ids: Sequence[Sequence[int]], **columns: Any
+        self,
+        prompts: Sequence[Any],
+        completions: Sequence[Any],
+        completion_ids: Sequence[Sequence[int]],
+        **columns: Any,
     ) -> list[float | None]:
         from limen.verify import JudgeItem
 
         golds = columns.get("answer")
         if golds is None:
-            raise DataError("the training set has no column 'answer': the verifier needs the gold answer of each problem")
+            raise DataError(
+                "the training set has no column 'answer': the verifier needs the gold answer of each problem"
+            )
         metadata = columns.get("metadata") or [None] * len(prompts)
         items = []
         for text, ids, gold, meta in zip(completions, completion_ids, golds, metadata, strict=True):
@@ -143,7 +150,9 @@ def _number(name: str, value: Any) -> float | None:
     try:
         number = float(value)
     except (TypeError, ValueError) as error:
-        raise DataError(f"reward function '{name}' returned {value!r} as a reward, expected a number or None") from error
+        raise DataError(
+            f"reward function '{name}' returned {value!r} as a reward, expected a number or None"
+        ) from error
     if math.isinf(number):
         raise DataError(f"reward function '{name}' returned {number}: rewards must be finite")
     return None if math.isnan(number) else number

@@ -78,9 +78,7 @@ def _screen_some(trainer: Any, rows: list[Row], found: Screened) -> None:
     found.rows += rows
     found.ids += ids
     kept = [r for r, keep in zip(rows, keep_P.tolist(), strict=True) if keep]
-    rest = [
-        x for x, keep in zip(reward_P.tolist(), keep_P.tolist(), strict=True) if not keep and not math.isnan(x)
-    ]
+    rest = [x for x, keep in zip(reward_P.tolist(), keep_P.tolist(), strict=True) if not keep and not math.isnan(x)]
     unjudged = int(torch.isnan(reward_P).sum())
     shares = trainer.gather_rows([(kept, rest, len(rows), unjudged, sum(map(len, ids)))])
     for kept_i, rest_i, n, bad, tokens in shares:
@@ -96,10 +94,8 @@ def greedy(trainer: Any, prompt_ids: Sequence[Sequence[int]]) -> list[list[int]]
     """Greedy response ids of the current policy, the end-of-sequence token included where it was reached."""
     if not prompt_ids:
         return []
-    if trainer.args.use_vllm:
-        ids = _greedy_vllm(trainer, prompt_ids)
-    else:
-        ids = _greedy_transformers(trainer, prompt_ids)
+    draw = _greedy_vllm if trainer.args.use_vllm else _greedy_transformers
+    ids = draw(trainer, prompt_ids)
     return [trainer.cut_response(r) for r in ids]
 
 

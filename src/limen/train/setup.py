@@ -84,7 +84,9 @@ def check_trainer(t: Any) -> None:
     if sharded and _ever(args, "reverse_kl_beta"):
         raise ConfigError("reverse_kl_beta is not supported with FSDP or DeepSpeed; use TRL's beta")
     t.can_measure_gradients = not sharded and not args.fp16
-    t.fingerprint = content_hash([[n, list(p.shape)] for n, p in t.accelerator.unwrap_model(t.model).named_parameters()])
+    t.fingerprint = content_hash(
+        [[n, list(p.shape)] for n, p in t.accelerator.unwrap_model(t.model).named_parameters()]
+    )
     t.listeners = []
     t._prepare_seconds, t._batch_trains = 0.0, False
     t._prompt_cache = {}
@@ -233,7 +235,8 @@ def _run_path(t: Any, resuming: bool) -> Path:
 def _open_run(t: Any, step: int) -> None:
     name = t.args.run_name_in_store or Path(t.args.output_dir).name or "train"
     settings = json.loads(json.dumps(t.args.to_dict(), default=str))
-    run = Run.create(t.run_path, "train", name, settings)
+    there = (t.run_path / "run.json").exists()
+    run = Run.open(t.run_path) if there else Run.create(t.run_path, "train", name, settings)
     forget_after(run, step)
     for folder in Path(t.args.output_dir).glob("checkpoint-*"):
         if not (folder / STATE_FILE).exists():
@@ -243,8 +246,9 @@ def _open_run(t: Any, step: int) -> None:
     if not t.args.record_rollouts:
         return
     args = t.args
-    params = SamplingParams(args.temperature, args.top_p, args.top_k or 0, args.max_completion_length,
-                            tuple(args.stop_strings or ()))
+    params = SamplingParams(
+        args.temperature, args.top_p, args.top_k or 0, args.max_completion_length, tuple(args.stop_strings or ())
+    )
     engine = "trl-vllm" if args.use_vllm else "trl-transformers"
     t.recorder = Recorder(run, name, args.seed, params, engine)
 
@@ -283,4 +287,3 @@ def finish(t: Any, ids: Sequence[int], text: str) -> tuple[str, str]:
     if stopped:
         return cut, "stop"
     return text, "eos" if ids and ids[-1] in t.eos_ids else "length"
-

@@ -95,7 +95,9 @@ def _check_phase(a: Algorithm, i: int, phase: dict[str, Any]) -> None:
         raise ConfigError(f"{here}: at must be an optimizer step (0 or more), not {phase['at']!r}")
     unknown = sorted(set(phase["set"]) - (set(FIELDS) - set(FIXED)))
     if unknown:
-        raise ConfigError(f"{here}: cannot set {', '.join(unknown)}; can set {', '.join(sorted(set(FIELDS) - set(FIXED)))}")
+        raise ConfigError(
+            f"{here}: cannot set {', '.join(unknown)}; can set {', '.join(sorted(set(FIELDS) - set(FIXED)))}"
+        )
     replace(a, schedule=(), **phase["set"])
 
 

@@ -1,6 +1,6 @@
 """Entropy bonus (Williams & Peng 1991): subtract c times the policy's mean token entropy from the loss.
 
-    H = -Σ_v π(v) log π(v),  full vocabulary, temperature 1, mean over the response tokens of the batch
+H = -Σ_v π(v) log π(v),  full vocabulary, temperature 1, mean over the response tokens of the batch
 """
 
 from __future__ import annotations

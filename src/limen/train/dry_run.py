@@ -1,0 +1,146 @@
+"""`limen train --dry-run`: everything that can go wrong before the first step, and what a step will cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from limen.errors import ConfigError
+from limen.train.algorithms.compose import FIELDS, Algorithm, named
+from limen.train.settings import TrainSettings
+from limen.types import Problem
+
+GIB = 1024**3
+SHOWN = 5
+
+
+def dry_run(settings: TrainSettings) -> str:
+    """Load problems and tokenizer (not the weights), check them, and return a report to print.
+
+    Raises the same errors as training would: `ConfigError`, `DataError`, `ModelError`.
+    """
+    from limen.models import load_tokenizer
+    from limen.problems import load_problems
+    from limen.problems.prompt import render
+
+    algorithm = resolve(settings)
+    problems = load_problems(settings.problems, settings.limit, settings.columns, settings.split)
+    if len(problems) < settings.prompts_per_step:
+        raise ConfigError(f"{len(problems)} problems, but prompts_per_step is {settings.prompts_per_step}: lower it")
+    prompts = render(problems, load_tokenizer(settings.model), settings.template)
+    lengths = sorted(len(p.token_ids) for p in prompts)
+    config, parameters = model_size(settings.model)
+    context = getattr(config.get_text_config(), "max_position_embeddings", None)
+    if context and lengths[-1] + settings.max_new_tokens > context:
+        raise ConfigError(
+            f"the longest prompt has {lengths[-1]} tokens: with {settings.max_new_tokens} new ones it does not fit the "
+            f"context of {context}; lower max_new_tokens or drop long problems"
+        )
+    bad = failing_golds(settings, problems)
+    shown = {"algorithm": {k: getattr(algorithm, k) for k in FIELDS}, **settings.model_dump(exclude={"algorithm"})}
+    sections = [
+        "settings\n" + yaml.safe_dump(_plain(shown), sort_keys=False).rstrip(),
+        "checks\n" + "\n".join(_checks(settings, problems, prompts, lengths, context, bad)),
+        "estimates\n" + "\n".join(_estimates(settings, algorithm, config, parameters, lengths)),
+    ]
+    return "\n\n".join(sections)
+
+
+def resolve(settings: TrainSettings) -> Algorithm:
+    """The algorithm with every default filled in; contradictions raise `ConfigError`."""
+    given = settings.algorithm.config_fields()
+    values = {k: v for k, v in named(given.pop("algorithm")).items() if k in FIELDS}
+    values |= given
+    if "schedule" in values:
+        values["schedule"] = tuple(values["schedule"])
+    algorithm = Algorithm(**values)
+    if settings.base_responses and not (Path(settings.base_responses) / "run.json").exists():
+        raise ConfigError(f"base_responses: {settings.base_responses} is not a run folder (limen sample makes one)")
+    return algorithm
+
+
+def failing_golds(settings: TrainSettings, problems: Sequence[Problem]) -> list[Problem]:
+    """Problems whose gold answer the verifier does not find equal to itself."""
+    from limen.verify import JudgeItem, VerifierPool
+
+    with VerifierPool(
+        settings.verifier, workers=settings.verifier_workers, deadline=settings.verifier_deadline
+    ) as pool:
+        items = [JudgeItem(p.answer, f"\\boxed{{{p.answer}}}", p.metadata) for p in problems]
+        outcomes = [v.true_outcome or v.outcome for v in pool.judge_many(items)]
+    return [p for p, outcome in zip(problems, outcomes, strict=True) if outcome != "correct"]
+
+
+def model_size(name: str) -> tuple[Any, int]:
+    """Config and number of parameters, without loading weights."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    from limen.models import resolve_model
+
+    config = AutoConfig.from_pretrained(resolve_model(name))
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config)
+    return config, sum(p.numel() for p in model.parameters())
+
+
+def _checks(
+    settings: TrainSettings, problems: Sequence[Problem], prompts: Sequence[Any], lengths: Sequence[int], context: Any,
+    bad: Sequence[Problem],
+) -> list[str]:  # fmt: skip
+    lines = [
+        f"  problems   {len(problems)}, {len({p.id for p in problems})} ids, {len({p.task for p in problems})} tasks",
+        f"  prompts    {lengths[0]} to {lengths[-1]} tokens (median {lengths[len(lengths) // 2]}), context {context}",
+        f"  template   {settings.template}, first prompt: {prompts[0].text[-120:]!r}",
+        f"  golds      {len(problems) - len(bad)} of {len(problems)} equal themselves under {settings.verifier}",
+    ]
+    lines += [f"    not: {p.id} {p.answer!r}" for p in bad[:SHOWN]]
+    if len(bad) > SHOWN:
+        lines.append(f"    and {len(bad) - SHOWN} more")
+    return lines
+
+
+def _estimates(
+    settings: TrainSettings, a: Algorithm, config: Any, parameters: int, lengths: Sequence[int]
+) -> list[str]:
+    text = config.get_text_config()
+    rows = settings.prompts_per_step * settings.group_size
+    prompt = lengths[len(lengths) // 2]
+    width = prompt + settings.max_new_tokens
+    micro = rows // settings.accumulation
+    bytes_ = 2 if settings.precision == "bf16" else 4
+    states = parameters * (4 if settings.lora else 16)
+    heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
+    head = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
+    cache = rows * width * text.num_hidden_layers * 2 * heads * head * bytes_
+    kept = 2 if settings.gradient_checkpointing else 34
+    activations = micro * width * text.num_hidden_layers * text.hidden_size * kept * bytes_ // 2
+    logits = micro * settings.max_new_tokens * text.vocab_size * 4
+    kl = a.kl_samples or settings.base_n
+    tokens = rows * settings.max_new_tokens
+    kl_tokens = settings.prompts_per_step * kl * settings.max_new_tokens if a.forward_kl_beta else 0
+    screen = settings.prompts_per_step * settings.max_new_tokens if a.selector != "all" else 0
+    flops = 2 * parameters * (tokens + screen) + 6 * parameters * (rows * width + kl_tokens)
+    lines = [
+        f"  parameters   {parameters / 1e6:.1f} M",
+        f"  memory       {states / GIB:.2f} GiB weights, gradients and AdamW states; {activations / GIB:.2f} activations "
+        f"of a micro-batch of {micro}; {logits / GIB:.2f} logits at most; {cache / GIB:.2f} key-value cache",
+        f"  step         at most {tokens} sampled tokens, {screen} screened, {kl_tokens} in the KL term; "
+        f"{flops / 1e12:.3g} TFLOP",
+        f"  run          {settings.steps} steps, {flops * settings.steps / 1e15:.3g} PFLOP; divide by what your device "
+        "does (an H200 about 0.1 PFLOP/s in the forward and backward passes, a CPU core about 0.00003)",
+    ]
+    if a.forward_kl_beta and not settings.base_responses:
+        lines.append(f"  before       {settings.base_n} base responses of every problem are drawn and stored once")
+    return lines
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    return value

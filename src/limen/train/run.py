@@ -1,0 +1,223 @@
+"""`limen train`: from settings to a run folder with rollouts, verdicts, metrics, checkpoints and the trained model."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from limen.errors import ConfigError
+from limen.store import Run
+from limen.train.settings import TrainSettings
+from limen.types import Problem, Prompt
+
+Progress = Callable[[int, int, Mapping[str, float]], None]
+"""Called after each step with (step, steps, metrics)."""
+
+FREE = ("steps", "out", "name", "trackers", "keep_checkpoints", "verifier_workers", "verifier_deadline")
+"""Settings that may differ when a run is gone on with."""
+
+
+def train(settings: TrainSettings, resume: bool | None = None, progress: Progress | None = None) -> Run:
+    """Train, or go on with a run that was stopped; returns the finished run.
+
+    `resume` None: go on if the folder holds a run with the same settings, else start; True: there must be one; False:
+    there must be none. A run that was killed goes on from its last whole checkpoint, to the same weights bit for bit
+    on the CPU. The trained model is in `RUN/model`.
+
+    Raises `ConfigError` where the folder holds a run with other settings, `DataError`, `ModelError`.
+    """
+    run, checkpoint = open_run(settings, resume)
+    if run.info["status"] == "done" and int(run.info.get("steps_done", 0)) >= settings.steps:
+        return run
+    loaded, problems, prompts = prepare(settings)
+    if not (run.path / "problems.parquet").exists():
+        run.write_problems(problems, prompts)
+    with quiet():
+        trainer = make_trainer(settings, loaded, problems, prompts, run.path)
+        if progress is not None:
+            trainer.listeners.append(progress)
+        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+        save_model(trainer, run.path / "model", loaded.tokenizer)
+    run = Run.open(run.path)
+    run.info["steps_done"] = trainer.state.global_step
+    run.info["counters"] = dict(trainer.counters)
+    run.finish()
+    return run
+
+
+def open_run(settings: TrainSettings, resume: bool | None) -> tuple[Run, Path | None]:
+    """The run folder, and the checkpoint to go on from, if there is one."""
+    path = Path(settings.out)
+    there = (path / "run.json").exists()
+    if resume and not there:
+        raise ConfigError(f"--resume: {path} holds no run to go on with")
+    if resume is False and there:
+        raise ConfigError(f"{path} already holds a run: give another folder (out), or resume it")
+    values = settings.model_dump(mode="json")
+    if not there:
+        return Run.create(path, "train", settings.policy, values), None
+    run = Run.open(path)
+    if run.info.get("kind") != "train":
+        raise ConfigError(
+            f"{path} holds a run of kind '{run.info.get('kind')}', not a training run: choose another out"
+        )
+    before = run.settings
+    changed = sorted(k for k in values if k not in FREE and before.get(k) != values[k])
+    if changed:
+        details = "; ".join(f"{k} was {before.get(k)!r}, is {values[k]!r}" for k in changed)
+        raise ConfigError(f"{path} holds a run with other settings ({details}): choose another out, or take those")
+    run = Run.create(path, "train", settings.policy, values)
+    run.info["settings"], run.info["status"] = values, run.info["status"]
+    run.save()
+    from limen.train.setup import last_checkpoint
+
+    return run, last_checkpoint(path)
+
+
+def prepare(settings: TrainSettings) -> tuple[Any, list[Problem], list[Prompt]]:
+    """Model with tokenizer, problems, prompts."""
+    from limen.models import load_model
+    from limen.problems import load_problems
+    from limen.problems.prompt import render
+
+    problems = load_problems(settings.problems, settings.limit, settings.columns, settings.split)
+    loaded = load_model(settings.model, device=settings.device, dtype="float32")
+    return loaded, problems, render(problems, loaded.tokenizer, settings.template)
+
+
+def make_trainer(
+    settings: TrainSettings, loaded: Any, problems: list[Problem], prompts: list[Prompt], folder: Path
+) -> Any:
+    """A `SELFTrainer` for these settings. All of TRL's knobs that matter are written out: defaults drift."""
+    import json
+
+    from datasets import Dataset
+    from transformers import PrinterCallback
+
+    from limen.train.rewards import VerifierReward
+    from limen.train.trainer import SELFTrainer
+    from limen.verify import VerifierPool
+
+    args = make_config(settings, loaded, folder)
+    rows = [
+        {"prompt": q.text, "answer": p.answer, "problem_id": p.id, "metadata": json.dumps(dict(p.metadata))}
+        for p, q in zip(problems, prompts, strict=True)
+    ]
+    pool = VerifierPool(settings.verifier, workers=settings.verifier_workers, deadline=settings.verifier_deadline)
+    tokenizer = loaded.tokenizer
+    tokenizer.padding_side = "left"
+    extra: dict[str, Any] = {"peft_config": _lora(settings)} if settings.lora else {}
+    trainer = SELFTrainer(
+        model=loaded.model,
+        reward_funcs=VerifierReward(pool, settings.reward, args.stop_strings or ()),
+        args=args,
+        train_dataset=Dataset.from_list(rows),
+        processing_class=tokenizer,
+        prompt_ids={q.text: q.token_ids for q in prompts},
+        **extra,
+    )
+    trainer.remove_callback(PrinterCallback)
+    return trainer
+
+
+def make_config(settings: TrainSettings, loaded: Any, folder: Path) -> Any:
+    """The `SELFConfig` of these settings."""
+    import dataclasses
+    import os
+
+    from limen.train.config import SELFConfig
+
+    s, o, a = settings, settings.optimiser, settings.algorithm
+    world = int(os.environ.get("WORLD_SIZE", "1"))
+    rows = s.prompts_per_step * s.group_size
+    if rows % (s.accumulation * world):
+        raise ConfigError(f"{rows} responses a step cannot be cut into {s.accumulation} parts in {world} processes")
+    on_cpu = loaded.model.device.type == "cpu"
+    precision = s.precision or ("float32" if on_cpu else "bf16")
+    values: dict[str, Any] = {
+        **a.config_fields(),
+        "output_dir": str(folder), "run_dir": str(folder), "run_name_in_store": s.policy, "run_name": s.policy,
+        "base_responses": s.base_responses, "base_n": s.base_n, "record_rollouts": s.record_rollouts,
+        "grad_ratio_steps": s.grad_ratio_steps, "stop_strings": _stop(s, loaded.tokenizer),
+        "per_device_train_batch_size": rows // (s.accumulation * world),
+        "gradient_accumulation_steps": s.accumulation, "steps_per_generation": s.accumulation,
+        "num_iterations": s.iterations, "num_generations": s.group_size,
+        "max_completion_length": s.max_new_tokens,
+        "temperature": s.temperature, "top_p": s.top_p, "top_k": s.top_k, "min_p": None, "repetition_penalty": 1.0,
+        "beta": 0.0, "epsilon": a.epsilon, "epsilon_high": a.epsilon_high, "delta": a.dual_clip,
+        "loss_type": a.loss_type or "dapo", "scale_rewards": "group", "importance_sampling_level": "token",
+        "mask_truncated_completions": False, "top_entropy_quantile": 1.0, "disable_dropout": False,
+        "learning_rate": o.lr, "adam_beta1": o.betas[0], "adam_beta2": o.betas[1], "adam_epsilon": o.eps,
+        "weight_decay": o.weight_decay, "lr_scheduler_type": o.schedule, "warmup_steps": o.warmup_steps,
+        "max_grad_norm": o.grad_clip, "optim": "adamw_torch" if on_cpu else "adamw_torch_fused",
+        "max_steps": s.steps, "save_strategy": "steps", "save_steps": s.save_steps,
+        "save_total_limit": s.keep_checkpoints, "save_only_model": False, "seed": s.seed, "data_seed": s.seed,
+        "shuffle_dataset": True, "logging_strategy": "steps", "logging_steps": 1, "logging_first_step": False,
+        "report_to": list(s.trackers) or "none", "disable_tqdm": True, "use_cpu": on_cpu, "bf16": precision == "bf16",
+        "fp16": False, "gradient_checkpointing": s.gradient_checkpointing, "use_vllm": s.vllm is not None,
+        "dataloader_num_workers": 0, "remove_unused_columns": False, "log_completions": False,
+        "sync_ref_model": False, "eval_strategy": "no", "push_to_hub": False, "auto_find_batch_size": False,
+    }  # fmt: skip
+    if s.vllm is not None:
+        values |= {
+            "vllm_mode": s.vllm.mode, "vllm_gpu_memory_utilization": s.vllm.gpu_memory,
+            "vllm_tensor_parallel_size": s.vllm.tensor_parallel, "vllm_server_host": s.vllm.host,
+            "vllm_server_port": s.vllm.port, "vllm_enable_sleep_mode": s.vllm.sleep,
+            "vllm_importance_sampling_correction": True,
+        }  # fmt: skip
+    known = {f.name for f in dataclasses.fields(SELFConfig)}
+    assert set(values) <= known, sorted(set(values) - known)
+    return SELFConfig(**values)
+
+
+def _stop(settings: TrainSettings, tokenizer: Any) -> list[str] | None:
+    from limen.problems.prompt import load_template
+
+    if settings.stop is not None:
+        return settings.stop or None
+    return list(load_template(settings.template).resolve(tokenizer).stop) or None
+
+
+def _lora(settings: TrainSettings) -> Any:
+    try:
+        from peft import LoraConfig
+    except ImportError as error:
+        from limen.errors import MissingExtra
+
+        raise MissingExtra("peft", "dev", "lora") from error
+    assert settings.lora is not None
+    lora = settings.lora
+    return LoraConfig(r=lora.r, lora_alpha=lora.alpha, lora_dropout=lora.dropout, target_modules=lora.target_modules,
+                      task_type="CAUSAL_LM")  # fmt: skip
+
+
+def save_model(trainer: Any, folder: Path, tokenizer: Any) -> None:
+    """The trained policy as a plain model folder (a LoRA adapter merged into its base), whole or not at all."""
+    if trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
+        trainer.save_model(str(folder))
+        return
+    if not trainer.accelerator.is_main_process:
+        return
+    policy = trainer.accelerator.unwrap_model(trainer.model)
+    if hasattr(policy, "merge_and_unload"):
+        policy = policy.merge_and_unload()
+    temp = folder.with_name(f".{folder.name}.tmp")
+    shutil.rmtree(temp, ignore_errors=True)
+    policy.save_pretrained(temp)
+    tokenizer.save_pretrained(temp)
+    shutil.rmtree(folder, ignore_errors=True)
+    temp.rename(folder)
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Without the deprecation notices that TRL and transformers send each other."""
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=FutureWarning)
+        warnings.filterwarnings("ignore", category=DeprecationWarning)
+        yield
