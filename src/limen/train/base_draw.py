@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,15 +10,20 @@ from typing import Any
 import numpy as np
 import torch
 
+from limen.engines.hf import TransformersEngine
+from limen.engines.protocol import SampleRequest
 from limen.errors import ConfigError
+from limen.models import LoadedModel
 from limen.problems.prompt import text_hash
 from limen.store import Run
 from limen.store.schema import rollout_row, verdict_row
-from limen.train import extra_losses, screening, setup
+from limen.train import extra_losses, setup
 from limen.train.base_responses import BaseResponse, BaseResponses, _pad, load_base
-from limen.types import Rollout, SamplingParams, Verdict, derive_seed
+from limen.types import Prompt, Rollout, SamplingParams, Verdict, derive_seed
 
 POLICY = "base"
+CHUNK = 2048
+"""Prompts of one process between two writes."""
 
 
 def prepare(t: Any) -> BaseResponses:
@@ -46,77 +49,73 @@ def prepare(t: Any) -> BaseResponses:
 
 
 def _draw(t: Any, folder: Path, rows: list[Any]) -> None:
+    """Sample `base_n` responses of every prompt with limen's engine, each process its share; a kill loses a chunk."""
     if t.is_fsdp_enabled or t.is_deepspeed_enabled:
         raise ConfigError(
             "base responses cannot be drawn under FSDP or DeepSpeed: draw them with `limen sample` (base_responses)"
         )
-    n, main = t.args.base_n, t.accelerator.is_main_process
     world, rank = t.accelerator.num_processes, t.accelerator.process_index
-    each = max(1, t.args.per_device_train_batch_size * t.args.steps_per_generation // n)
-    if main:
-        shutil.rmtree(folder, ignore_errors=True)
-        run = Run.create(folder, "sample", POLICY, {"n": n, "temperature": 1.0, "by": "SELFTrainer"})
+    run = writers = None
+    if t.accelerator.is_main_process:
+        settings = {"n": t.args.base_n, "temperature": 1.0, "by": "SELFTrainer"}
+        run = Run.create(folder, "sample", POLICY, settings)
         writers = run.writer("rollouts"), run.writer("verdicts")
-    params = SamplingParams(1.0, 1.0, 0, t.max_completion_length, tuple(t.args.stop_strings or ()))
-    devices = [t.accelerator.device] if t.accelerator.device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices):
-        for start in range(0, len(rows), each * world):
-            torch.manual_seed(derive_seed(t.args.seed, "base", start, rank) % 2**63)
-            span = range(start + rank * each, start + (rank + 1) * each)
-            mine = [rows[i % len(rows)] for i in span]
-            real = [i < len(rows) for i in span]
-            done = t.gather_rows(_responses(t, mine, real, n))
-            if main:
-                for pid, index, ids, text, reason, prompt, n_prompt, verdict in done:
-                    rollout = Rollout(
-                        pid,
-                        POLICY,
-                        0,
-                        index,
-                        t.args.seed,
-                        tuple(ids),
-                        text,
-                        reason,
-                        text_hash(prompt),
-                        n_prompt,
-                        params,
-                        "trl-transformers",
-                    )
-                    writers[0].append(rollout_row(rollout))
-                    writers[1].append(verdict_row(rollout, verdict))
-    if main:
-        for writer in writers:
-            writer.close()
+    t.accelerator.wait_for_everyone()
+    stored = {pid for pid, _, _, i in Run.open(folder).keys("verdicts") if i == t.args.base_n - 1}
+    todo = [r for r in rows if setup.problem_id(r) not in stored]
+    policy = t.accelerator.unwrap_model(t.model)
+    policy.eval()
+    engine = TransformersEngine(LoadedModel(policy, t.processing_class, POLICY))
+    for start in range(0, len(todo), CHUNK * world):
+        mine = todo[start + rank * CHUNK : start + (rank + 1) * CHUNK]
+        done = t.gather_rows(_responses(t, engine, mine))
+        if writers is not None:
+            for rollout, verdict in done:
+                writers[0].append(rollout_row(rollout))
+                writers[1].append(verdict_row(rollout, verdict))
+            writers[0].flush()
+            writers[1].flush()
+    policy.train()
+    if run is not None:
         run.finish()
     t.accelerator.wait_for_everyone()
 
 
-def _responses(t: Any, rows: Sequence[Any], real: Sequence[bool], n: int) -> list[tuple[Any, ...]]:
-    """n judged samples of each row; rows that are not real only keep the processes in step."""
-    config = copy.deepcopy(t.generation_config)
-    config.update(do_sample=True, temperature=1.0, top_p=1.0, top_k=0, min_p=None, num_return_sequences=n)
-    prompts, mask = _pad([t.prompt_token_ids(r["prompt"]) for r in rows], t.pad_id, left=True)
-    device = t.accelerator.device
-    with screening.unwrapped(t) as model, torch.no_grad():
-        out = model.generate(input_ids=prompts.to(device), attention_mask=mask.to(device), generation_config=config)
-    ids = [t.cut_response(r) for r in screening.cut_at_eos(out[:, prompts.shape[1] :], t.eos_ids)]
-    texts = t.processing_class.batch_decode(ids, skip_special_tokens=True)
-    many = [r for r in rows for _ in range(n)]
-    chat = not isinstance(rows[0]["prompt"], str)
-    completions = [[{"role": "assistant", "content": x}] for x in texts] if chat else texts
-    verdicts: list[Verdict] = t.local_verdicts(t.judge_rows(many, completions, ids))
+def _responses(t: Any, engine: Any, rows: Sequence[Any]) -> list[tuple[Rollout, Verdict]]:
+    """n judged samples of each row, of this process."""
+    params = SamplingParams(1.0, 1.0, 0, t.max_completion_length, tuple(t.args.stop_strings or ()))
+    indices = tuple(range(t.args.base_n))
+    by_id, requests = {}, []
+    for row in rows:
+        pid = setup.problem_id(row)
+        text, _ = setup.prompt_of(t, row)
+        prompt = Prompt(pid, text, tuple(t.prompt_token_ids(row["prompt"])), text_hash(text))
+        by_id[pid] = (row, prompt)
+        seeds = tuple(derive_seed(t.args.seed, "base", pid, i) for i in indices)
+        requests.append(SampleRequest(prompt, indices, seeds))
+    drawn = sorted(engine.sample(requests, params), key=lambda s: (s.problem_id, s.sample_index))
+    verdicts = _judge(t, [by_id[s.problem_id][0] for s in drawn], drawn)
     return [
         (
-            setup.problem_id(row),
-            i % n,
-            ids[i],
-            *setup.finish(t, ids[i], texts[i]),
-            *setup.prompt_of(t, row),
-            verdicts[i],
+            Rollout(
+                s.problem_id, POLICY, 0, s.sample_index, s.seed, s.token_ids, s.text, s.finish_reason,
+                by_id[s.problem_id][1].hash, len(by_id[s.problem_id][1].token_ids), params, engine.name,
+            ),
+            v,
         )
-        for i, row in enumerate(many)
-        if real[i // n]
-    ]
+        for s, v in zip(drawn, verdicts, strict=True)
+    ]  # fmt: skip
+
+
+def _judge(t: Any, rows: list[Any], samples: Sequence[Any]) -> list[Verdict]:
+    """Verdicts by the verifier, or else by the first reward function (which then runs in this process alone)."""
+    if t.judge_reward is not None:
+        chat = bool(rows) and not isinstance(rows[0]["prompt"], str)
+        texts = [[{"role": "assistant", "content": s.text}] if chat else s.text for s in samples]
+        columns = {k: [r[k] for r in rows] for k in (rows[0] if rows else ()) if k != "prompt"}
+        t.judge_reward([r["prompt"] for r in rows], texts, [list(s.token_ids) for s in samples], **columns)
+        return list(t.judge_reward.last_verdicts)
+    return [Verdict("unjudged", rule="not asked", verifier="reward@trl") for _ in samples]
 
 
 @torch.no_grad()  # type: ignore[untyped-decorator]

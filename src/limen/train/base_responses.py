@@ -123,7 +123,7 @@ def load_base(path: str | Path, prompt_hashes: Mapping[str, str], limit: int = 0
     if data is None:
         raise DataError(f"{path} holds no rollouts: sample the base model into it first (limen sample --out {path})")
     correct = _verdicts(run)
-    found: dict[str, list[tuple[int, BaseResponse]]] = {}
+    found: dict[str, dict[int, BaseResponse]] = {}
     other = 0
     columns = ["problem_id", "policy", "step", "sample_index", "token_ids", "logprobs", "prompt_hash"]
     for batch in data.to_batches(columns=columns, filter=ds.field("step") == 0):
@@ -140,11 +140,11 @@ def load_base(path: str | Path, prompt_hashes: Mapping[str, str], limit: int = 0
             verdict = correct.get((pid, row["policy"], row["sample_index"]))
             response = BaseResponse(np.asarray(row["token_ids"], dtype=np.int32), verdict, logps)
             if len(response.token_ids):
-                found.setdefault(pid, []).append((row["sample_index"], response))
+                found.setdefault(pid, {})[row["sample_index"]] = response
     if not found:
         why = "their prompts were rendered with another template" if other else "it has other problems"
         raise DataError(f"{path} holds no base responses of the training problems: {why}")
-    ordered = {pid: [r for _, r in sorted(rows, key=lambda x: x[0])] for pid, rows in found.items()}
+    ordered = {pid: [rows[i] for i in sorted(rows)] for pid, rows in found.items()}
     return BaseResponses({pid: rows[:limit] if limit else rows for pid, rows in ordered.items()})
 
 

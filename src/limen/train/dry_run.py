@@ -25,6 +25,8 @@ def dry_run(settings: TrainSettings) -> str:
     from limen.models import load_tokenizer
     from limen.problems import load_problems
     from limen.problems.prompt import render
+    from limen.sampling.golds import failing_golds
+    from limen.train.run import make_pool
 
     algorithm = resolve(settings)
     problems = load_problems(settings.problems, settings.limit, settings.columns, settings.split)
@@ -39,11 +41,13 @@ def dry_run(settings: TrainSettings) -> str:
             f"the longest prompt has {lengths[-1]} tokens: with {settings.max_new_tokens} new ones it does not fit the "
             f"context of {context}; lower max_new_tokens or drop long problems"
         )
-    bad = failing_golds(settings, problems)
+    with make_pool(settings, problems) as pool:
+        bad = failing_golds(problems, pool)
+        version = pool.version
     shown = {"algorithm": {k: getattr(algorithm, k) for k in FIELDS}, **settings.model_dump(exclude={"algorithm"})}
     sections = [
         "settings\n" + yaml.safe_dump(_plain(shown), sort_keys=False).rstrip(),
-        "checks\n" + "\n".join(_checks(settings, problems, prompts, lengths, context, bad)),
+        "checks\n" + "\n".join(_checks(settings, problems, prompts, lengths, context, bad, version)),
         "estimates\n" + "\n".join(_estimates(settings, algorithm, config, parameters, lengths)),
     ]
     return "\n\n".join(sections)
@@ -62,18 +66,6 @@ def resolve(settings: TrainSettings) -> Algorithm:
     return algorithm
 
 
-def failing_golds(settings: TrainSettings, problems: Sequence[Problem]) -> list[Problem]:
-    """Problems whose gold answer the verifier does not find equal to itself."""
-    from limen.verify import JudgeItem, VerifierPool
-
-    with VerifierPool(
-        settings.verifier, workers=settings.verifier_workers, deadline=settings.verifier_deadline
-    ) as pool:
-        items = [JudgeItem(p.answer, f"\\boxed{{{p.answer}}}", p.metadata) for p in problems]
-        outcomes = [v.true_outcome or v.outcome for v in pool.judge_many(items)]
-    return [p for p, outcome in zip(problems, outcomes, strict=True) if outcome != "correct"]
-
-
 def model_size(name: str) -> tuple[Any, int]:
     """Config and number of parameters, without loading weights."""
     import torch
@@ -89,13 +81,13 @@ def model_size(name: str) -> tuple[Any, int]:
 
 def _checks(
     settings: TrainSettings, problems: Sequence[Problem], prompts: Sequence[Any], lengths: Sequence[int], context: Any,
-    bad: Sequence[Problem],
+    bad: Sequence[Problem], version: str,
 ) -> list[str]:  # fmt: skip
     lines = [
         f"  problems   {len(problems)}, {len({p.id for p in problems})} ids, {len({p.task for p in problems})} tasks",
         f"  prompts    {lengths[0]} to {lengths[-1]} tokens (median {lengths[len(lengths) // 2]}), context {context}",
         f"  template   {settings.template}, first prompt: {prompts[0].text[-120:]!r}",
-        f"  golds      {len(problems) - len(bad)} of {len(problems)} equal themselves under {settings.verifier}",
+        f"  golds      {len(problems) - len(bad)} of {len(problems)} are right under {version}",
     ]
     lines += [f"    not: {p.id} {p.answer!r}" for p in bad[:SHOWN]]
     if len(bad) > SHOWN:
@@ -126,12 +118,12 @@ def _estimates(
     flops = 2 * parameters * (tokens + screen) + 6 * parameters * (rows * width + kl_tokens)
     lines = [
         f"  parameters   {parameters / 1e6:.1f} M",
-        f"  memory       {states / GIB:.2f} GiB weights, gradients and AdamW states; {activations / GIB:.2f} activations "
-        f"of a micro-batch of {micro}; {logits / GIB:.2f} logits at most; {cache / GIB:.2f} key-value cache",
+        f"  memory       {states / GIB:.2f} GiB weights, gradients and AdamW states; {activations / GIB:.2f} "
+        f"activations of {micro} rows; {logits / GIB:.2f} logits at most; {cache / GIB:.2f} key-value cache",
         f"  step         at most {tokens} sampled tokens, {screen} screened, {kl_tokens} in the KL term; "
         f"{flops / 1e12:.3g} TFLOP",
-        f"  run          {settings.steps} steps, {flops * settings.steps / 1e15:.3g} PFLOP; divide by what your device "
-        "does (an H200 about 0.1 PFLOP/s in the forward and backward passes, a CPU core about 0.00003)",
+        f"  run          {settings.steps} steps, {flops * settings.steps / 1e15:.3g} PFLOP, to be divided by what your "
+        "device does (an H200 about 0.1 PFLOP/s in forward and backward passes, a CPU core about 0.00003)",
     ]
     if a.forward_kl_beta and not settings.base_responses:
         lines.append(f"  before       {settings.base_n} base responses of every problem are drawn and stored once")

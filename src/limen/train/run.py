@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from limen.errors import ConfigError
+from limen.errors import ConfigError, DataError
 from limen.store import Run
 from limen.train.settings import TrainSettings
 from limen.types import Problem, Prompt
+
+log = logging.getLogger(__name__)
 
 Progress = Callable[[int, int, Mapping[str, float]], None]
 """Called after each step with (step, steps, metrics)."""
@@ -33,6 +36,7 @@ def train(settings: TrainSettings, resume: bool | None = None, progress: Progres
     if run.info["status"] == "done" and int(run.info.get("steps_done", 0)) >= settings.steps:
         return run
     loaded, problems, prompts = prepare(settings)
+    _check_golds(settings, run, problems)
     if not (run.path / "problems.parquet").exists():
         run.write_problems(problems, prompts)
     with quiet():
@@ -99,14 +103,13 @@ def make_trainer(
 
     from limen.train.rewards import VerifierReward
     from limen.train.trainer import SELFTrainer
-    from limen.verify import VerifierPool
 
     args = make_config(settings, loaded, folder)
     rows = [
         {"prompt": q.text, "answer": p.answer, "problem_id": p.id, "metadata": json.dumps(dict(p.metadata))}
         for p, q in zip(problems, prompts, strict=True)
     ]
-    pool = VerifierPool(settings.verifier, workers=settings.verifier_workers, deadline=settings.verifier_deadline)
+    pool = make_pool(settings, problems)
     tokenizer = loaded.tokenizer
     tokenizer.padding_side = "left"
     extra: dict[str, Any] = {"peft_config": _lora(settings)} if settings.lora else {}
@@ -121,6 +124,29 @@ def make_trainer(
     )
     trainer.remove_callback(PrinterCallback)
     return trainer
+
+
+def make_pool(settings: TrainSettings, problems: list[Problem]) -> Any:
+    """The verifier's processes."""
+    from limen.sampling.golds import auto_verifier
+    from limen.verify import VerifierPool
+
+    spec = auto_verifier(problems) if settings.verifier == "auto" else settings.verifier
+    return VerifierPool(spec, workers=settings.verifier_workers, deadline=settings.verifier_deadline)
+
+
+def _check_golds(settings: TrainSettings, run: Run, problems: list[Problem]) -> None:
+    """Problems whose gold answer fails its own verifier give no reward to anybody: listed in run.json, and aloud."""
+    from limen.sampling.golds import failing_golds
+
+    with make_pool(settings, problems) as pool:
+        bad = failing_golds(problems, pool)
+        run.info["failing_golds"] = [p.id for p in bad]
+        run.save()
+        if len(bad) == len(problems):
+            raise DataError(f"no gold answer is right under the verifier {pool.version}: choose another verifier")
+    if bad:
+        log.warning("%d of %d gold answers fail their own verifier (listed in run.json)", len(bad), len(problems))
 
 
 def make_config(settings: TrainSettings, loaded: Any, folder: Path) -> Any:

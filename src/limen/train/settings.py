@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
+from limen.config import Settings
 from limen.errors import ConfigError
 
 Share = Annotated[float, Field(ge=0, lt=1)]
@@ -16,11 +17,7 @@ Weight = Annotated[float, Field(ge=0)]
 Count = Annotated[int, Field(ge=1)]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", protected_namespaces=())
-
-
-class AlgorithmSettings(_Strict):
+class AlgorithmSettings(Settings):
     """`name` gives the composition, every other key overrides a part of it (see docs/training.md)."""
 
     name: str = "self"
@@ -62,7 +59,7 @@ class AlgorithmSettings(_Strict):
         return {"algorithm": self.name, **given}
 
 
-class OptimiserSettings(_Strict):
+class OptimiserSettings(Settings):
     """AdamW. `schedule` runs over all steps after `warmup_steps`; `grad_clip` is of the global norm."""
 
     lr: Annotated[float, Field(gt=0)] = 1e-6
@@ -74,14 +71,14 @@ class OptimiserSettings(_Strict):
     grad_clip: Weight = 1.0
 
 
-class LoraSettings(_Strict):
+class LoraSettings(Settings):
     r: Count = 16
     alpha: Count = 32
     dropout: Share = 0.0
     target_modules: list[str] | Literal["all-linear"] = "all-linear"
 
 
-class VllmSettings(_Strict):
+class VllmSettings(Settings):
     """`colocate`: in the training process; `server`: `trl vllm-serve` at host:port."""
 
     mode: Literal["colocate", "server"] = "colocate"
@@ -92,7 +89,7 @@ class VllmSettings(_Strict):
     sleep: bool = False
 
 
-class TrainSettings(_Strict):
+class TrainSettings(Settings):
     """One training run. Units: steps are optimizer steps, lengths are tokens, temperatures divide logits."""
 
     model: str = "tiny"
@@ -101,10 +98,11 @@ class TrainSettings(_Strict):
     """Compute precision; weights stay float32. bf16 on a GPU and float32 on the CPU unless given."""
     problems: str = "arithmetic:all?split=train"
     limit: Count | None = None
-    columns: dict[str, str] = {}
+    columns: dict[str, str] = Field(default_factory=dict)
     split: str | None = None
     template: str = "auto"
-    verifier: str | dict[str, Any] = "math"
+    verifier: str | dict[str, Any] = "auto"
+    """A verifier's name, or a mapping of its settings; auto: what problems of this source need."""
     verifier_workers: Count | None = None
     verifier_deadline: Annotated[float, Field(gt=0)] = 5.0
     """Seconds for one answer."""
@@ -136,7 +134,7 @@ class TrainSettings(_Strict):
     record_rollouts: bool = True
     gradient_checkpointing: bool = False
     grad_ratio_steps: Annotated[int, Field(ge=0)] = 10
-    trackers: list[Literal["tensorboard", "trackio", "wandb"]] = []
+    trackers: list[Literal["tensorboard", "trackio", "wandb"]] = Field(default_factory=list)
     lora: LoraSettings | None = None
     vllm: VllmSettings | None = None
 

@@ -80,6 +80,9 @@ def check_trainer(t: Any) -> None:
         raise ConfigError("tools and environments are not supported with screening or a forward KL; use algorithm grpo")
     if (a.refill or a.dynamic_sampling) and not hasattr(t.train_dataset, "__getitem__"):
         raise ConfigError("refill and dynamic_sampling pick fresh prompts: give a map-style training set, not a stream")
+    wants_correct = any(x == "correct" for x in [a.kl_responses, *(p["set"].get("kl_responses") for p in a.schedule)])
+    if wants_correct and t.judge_reward is None and not args.base_responses:
+        raise ConfigError("kl_responses: correct needs a verifier (verifier=), or base_responses that were judged")
     sharded = t.is_fsdp_enabled or t.is_deepspeed_enabled
     if sharded and _ever(args, "reverse_kl_beta"):
         raise ConfigError("reverse_kl_beta is not supported with FSDP or DeepSpeed; use TRL's beta")
