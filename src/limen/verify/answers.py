@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -16,6 +17,9 @@ from limen.verify.reader import Reading, read
 from limen.verify.relations import split_assignment
 from limen.verify.scalars import Result
 
+_WORD = re.compile(r"[A-Za-z]{3,}")
+_COMMAND = re.compile(r"\\[A-Za-z]+")
+_ODD = re.compile(r"[?\"@#`~\x00-\x08]|[^\x00-\x7f]")
 _MUCH_LONGER = 2_000
 
 
@@ -69,9 +73,11 @@ class Math(AnswerVerifier):
         return Decision("correct" if result.same else "wrong", result.rule, answer)
 
     def _hopeless(self, gold: Reading, result: Result, answer: str) -> Decision | None:
-        """A gold answer in prose cannot be judged by anything here."""
-        if result.rule == "prose" or (gold.words is not None and len(gold.words.split()) > 4):
+        """A gold answer in prose cannot be judged by anything here; an answer in odd characters equals nothing."""
+        if result.rule == "prose" or len(_WORD.findall(_COMMAND.sub(" ", gold.text))) > 4:
             return Decision("unjudged", "gold", answer)
+        if result.rule == "unread" and gold.readings and _ODD.search(answer):
+            return Decision("wrong", "unreadable", answer)
         return None
 
     def _ask_math_verify(self, gold: str, answer: str) -> Decision:

@@ -43,7 +43,7 @@ class Verifier:
 
     `extract` and `quick` run in the caller's process and must be bounded: linear in the text, no sympy. What
     `quick` leaves open (None) goes to `decide` in a worker process that is killed at the deadline. A verifier
-    whose judging changes gets a new `revision`.
+    whose judging changes gets a new `revision`. `preload`: modules that a worker will need.
     """
 
     name: ClassVar[str]
@@ -53,6 +53,7 @@ class Verifier:
 
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:
         self.options = self.options_type(**(options or {}))
+        self.imports: tuple[str, ...] = self.preload
 
     @property
     def version(self) -> str:

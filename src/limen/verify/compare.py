@@ -119,7 +119,9 @@ class Comparer:
                 return found
         if gold[0] == "rel" and answer[0] == "rel":
             found = self._real_sets(gold, answer) if self.policy.intervals else None
-            return found if found is not None and found.same else equal_relations(gold, answer, self)
+            return found or equal_relations(gold, answer, self)
+        if is_scalar(gold) or is_scalar(answer):
+            return Result(False, "a relation, not a value")
         return None
 
     def _assignments(self, gold: Node, answer: Node, g: Assignment | None, a: Assignment | None) -> Result | None:
@@ -170,6 +172,10 @@ class Comparer:
         if "seq" in kinds:
             other = answer if gold[0] == "seq" else gold
             return Result(False, "set against tuple" if other[0] == "set" else "tuple")
+        if _SETS & set(kinds):
+            return Result(None if set(kinds) <= _SETS or "rel" in kinds else False, "interval")
+        if "rel" in kinds and "list" in kinds:
+            return self._unordered(_items(gold), _items(answer))
         if "empty" in kinds:
             return Result(False, "empty set")
         if "mat" in kinds:
@@ -258,6 +264,7 @@ class Comparer:
         return next((r for r in results if r.same), results[0])
 
 
+_SETS = {"cup", "cap", "minus"}
 _VALUES = {"num", "sym", "const", "add", "sub", "mul", "div", "pow", "neg", "fn", "apply", "pct", "deg", "unit", "base"}
 
 

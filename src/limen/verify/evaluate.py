@@ -37,6 +37,14 @@ def same(a: Any, b: Any) -> bool:
     return bool(difference <= _SAME * max(abs(a), abs(b)))
 
 
+_OO = ("const", "oo")
+
+
+def infinite(node: Node) -> bool:
+    """True for ∞ and −∞ themselves."""
+    return node == _OO or node == ("neg", _OO)
+
+
 class Evaluator:
     """`env`: symbol to value. `calls`: f(x) is a call of an unknown function, not a product."""
 
@@ -52,7 +60,7 @@ class Evaluator:
             result = self._value(node)
         except (ZeroDivisionError, OverflowError, ValueError, TypeError) as error:
             raise Undecided(str(error)) from None
-        if self.ctx.isnan(result) or (self.ctx.isinf(result) and node[0] not in ("const", "neg")):
+        if self.ctx.isnan(result) or (self.ctx.isinf(result) and not infinite(node)):
             raise Undecided("not a finite number")
         return result
 
@@ -75,6 +83,8 @@ class Evaluator:
             return self._value(node[1]) / self._value(node[2])
         if kind == "neg":
             return -self._value(node[1])
+        if not self.calls and kind in ("pow", "fn") and _on_call(node):
+            return self._product_with_bracket(node)
         if kind == "pow":
             return self._power(self._value(node[1]), self._value(node[2]))
         if kind == "pct":
@@ -122,6 +132,15 @@ class Evaluator:
             raise Undecided("a call, not a product")
         return self._value(("sym", node[1])) * args[0]
 
+    def _product_with_bracket(self, node: Node) -> Any:
+        """x(x+1)^2 and n(n-1)! where x and n are factors: the power belongs to the bracket."""
+        call = node[1] if node[0] == "pow" else node[2][0]
+        if len(call[2]) != 1:
+            raise Undecided("a call, not a product")
+        inside = call[2][0]
+        bracket = ("pow", inside, node[2]) if node[0] == "pow" else ("fn", node[1], (inside,))
+        return self._value(("sym", call[1])) * self._value(bracket)
+
     def _function(self, name: str, nodes: tuple[Node, ...]) -> Any:
         if name in _TRIG:
             self.degrees, before = any(n[0] == "deg" for a in nodes for n in walk(a)), self.degrees
@@ -140,6 +159,13 @@ class Evaluator:
         if name in _TRIG and abs(result) < _CANCELLED:
             return self.ctx.mpf(0)
         return result
+
+
+def _on_call(node: Node) -> bool:
+    """f(x)^2 or f(x)!"""
+    if node[0] == "pow":
+        return bool(node[1][0] == "apply")
+    return bool(node[1] == "factorial" and node[2][0][0] == "apply")
 
 
 _TRIG = {"sin", "cos", "tan", "cot", "sec", "csc"}

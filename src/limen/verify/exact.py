@@ -7,8 +7,8 @@ from fractions import Fraction
 
 from limen.verify.nodes import Node
 
-MAX_BITS = 20_000
-_FACTORIAL = 2_000
+MAX_BITS = 24_000
+_FACTORIAL = 2_100
 
 
 class Undecided(ArithmeticError):

@@ -28,6 +28,7 @@ _ONE_LINE = 400
 JOIN = "\x1f"
 """Between the parts of an answer that stood in several boxes."""
 _PROSE = re.compile(r"(?:\b[A-Za-z]{2,}\b[ ,]+){4,}")
+_LONG_WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{3,}")
 _MATHY = re.compile(r"^(?:[A-Za-z]\w{0,3}\s*=|[-+(\[{$\\\d.])")
 
 
@@ -123,8 +124,9 @@ def bare(text: str) -> str | None:
     if "\n" not in text:
         return text if len(text) <= _ONE_LINE and not _PROSE.search(text) else None
     line = text[text.rfind("\n") + 1 :].strip(" \t*")
-    if 0 < len(line) <= _ONE_LINE and _MATHY.match(line) and not _PROSE.search(line):
-        return line
+    if 0 < len(line) <= _ONE_LINE and not _PROSE.search(line):
+        formula = "=" in line and not _LONG_WORD.search(line)
+        return line if formula or _MATHY.match(line) else None
     return None
 
 

@@ -9,12 +9,12 @@ from limen.verify.lexer import Unreadable
 from limen.verify.nodes import Node
 
 if TYPE_CHECKING:
-    from limen.verify.parser import Parser
+    from limen.verify.stream import Stream
 
 _INVERSE = {"sin": "arcsin", "cos": "arccos", "tan": "arctan", "sinh": "asinh", "cosh": "acosh", "tanh": "atanh"}
 
 
-def parse_function(p: Parser, name: str) -> Node:
+def parse_function(p: Stream, name: str) -> Node:
     """The node of a function whose name was just read."""
     power: Node | None = None
     base: Node | None = None
@@ -41,14 +41,14 @@ def parse_function(p: Parser, name: str) -> Node:
     return node if power is None else ("pow", node, power)
 
 
-def _arguments(p: Parser) -> tuple[Node, ...]:
+def _arguments(p: Stream) -> tuple[Node, ...]:
     """A bracketed list; else everything up to the next sign, slash or function."""
     if p.next.kind == "OPEN" and p.next.text in ("(", "["):
         opening = p.take().text
         args = p.arguments(")" if opening == "(" else "]")
         return args
     if p.next.kind == "OPEN":
-        return (p.primary(),)
+        return (p.argument(),)
     if p.is_op("-"):
         p.take()
         return (("neg", _arguments(p)[0]),)

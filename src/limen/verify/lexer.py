@@ -31,6 +31,8 @@ _SUPER = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ", "0123456789+-n")
 _SUB = str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")
 _SUPER_RUN = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ]+")
 _SUB_RUN = re.compile("[₀₁₂₃₄₅₆₇₈₉]+")
+_MODULES = re.compile(r"\b(?:np|numpy|math|sympy|sp)\.(?=[A-Za-z])")
+_COLOURS = re.compile(r"\\(?:text)?color\s*\{[A-Za-z]{1,20}\}|\\[hv]?phantom\s*\{[^{}]*\}")
 _THIN = re.compile(r"(?<=[0-9])(?:\\[,;: !]|\{,\}|,\\!|[\u2009\u202f\u00a0'~])\s{0,2}(?=[0-9]{3}(?![0-9]))")
 _SPACED = re.compile(r"(?<![0-9.,/])[0-9]{1,3}(?: [0-9]{3})+(?![0-9/])")
 
@@ -43,6 +45,7 @@ def clean(text: str) -> str:
         text = _SUB_RUN.sub(lambda m: "_{" + m.group().translate(_SUB) + "}", text)
         text = "".join(sy.UNICODE.get(c, c) for c in text)
         text = "".join(_plain(c) if ord(c) > 127 else c for c in text)
+    text = _MODULES.sub("", _COLOURS.sub("", text))
     text = _THIN.sub("", text)
     return _SPACED.sub(lambda m: m.group().replace(" ", ""), text)
 
@@ -162,6 +165,8 @@ def _wrapped(text: str, match: re.Match[str], tokens: list[Token]) -> int:
         tokens.append(Token("FUNC", sy.FUNCTIONS[bare]))
     elif not bare:
         tokens.extend([Token("SEP", ",")] if "," in inside else [])
+    elif len(bare) == 1 and bare in _UNIT_LETTERS and _behind_value(tokens) and "rm{" in match.group().replace(" ", ""):
+        tokens.append(Token("TEXT", bare))
     elif len(bare) == 1 and bare.isalpha() and "text" not in match.group() and "mbox" not in match.group():
         word(bare, tokens)
     elif re.search(r"[0-9\\^+=]", inside) and len(inside) < 400:
@@ -169,6 +174,19 @@ def _wrapped(text: str, match: re.Match[str], tokens: list[Token]) -> int:
     else:
         tokens.append(Token("TEXT", bare))
     return position
+
+
+_UNIT_LETTERS = set("mgshCFKLNJWVA")
+
+
+def _behind_value(tokens: list[Token]) -> bool:
+    """True behind a number or a degree sign: there an upright letter is a unit."""
+    if not tokens:
+        return False
+    last = tokens[-1]
+    if last.text == "}" and len(tokens) > 1:
+        last = tokens[-2]
+    return last.kind == "NUM" or last.text == "°"
 
 
 def command(name: str) -> Token:

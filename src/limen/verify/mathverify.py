@@ -6,6 +6,7 @@ import logging
 from typing import Any
 
 from limen.verify.base import Decision
+from limen.verify.lexer import clean
 from limen.verify.reader import strip
 
 
@@ -17,7 +18,7 @@ def equal(gold: str, answer: str) -> Decision:
     config = [math_verify.LatexExtractionConfig(), math_verify.ExprExtractionConfig()]
 
     def parse(text: str) -> list[Any]:
-        text = strip(text)
+        text = clean(strip(text))
         return list(
             math_verify.parse(f"${text}$", extraction_config=config, parsing_timeout=None, fallback_mode="no_fallback")
         )

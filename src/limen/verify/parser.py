@@ -5,50 +5,18 @@ Nodes are described in `limen.verify.nodes`.
 
 from __future__ import annotations
 
-from fractions import Fraction
-
-from limen.verify.functions import parse_function
-from limen.verify.lexer import Token, Unreadable
+from limen.verify.lexer import Unreadable
 from limen.verify.nodes import Node, is_number
-
-MAX_DEPTH = 48
-_END = Token("EOF", "")
-_CONSTANTS = {"pi": ("const", "pi"), "e": ("const", "e"), "i": ("const", "i"), "oo": ("const", "oo"), "∅": ("empty",)}
-_DECORATIONS = ("bar", "hat", "vec", "dot", "ddot", "tilde", "mathcal")
+from limen.verify.primaries import Primaries, flat, symbol
+from limen.verify.stream import END
 
 
-class Parser:
-    def __init__(self, tokens: list[Token]) -> None:
-        self.tokens = tokens
-        self.at = 0
-        self.depth = 0
-        self.bars = 0
-
-    # -- reading tokens --------------------------------------------------------------------------------
-
-    @property
-    def next(self) -> Token:
-        return self.tokens[self.at] if self.at < len(self.tokens) else _END
-
-    def take(self) -> Token:
-        token = self.next
-        self.at += 1
-        return token
-
-    def is_op(self, *texts: str) -> bool:
-        return self.next.kind == "OP" and self.next.text in texts
-
-    def expect(self, kind: str, *texts: str) -> Token:
-        token = self.take()
-        if token.kind != kind or (texts and token.text not in texts):
-            raise Unreadable(f"{token.text or 'end'!r} where {texts or kind} should be")
-        return token
-
+class Parser(Primaries):
     # -- lists and relations ---------------------------------------------------------------------------
 
     def whole(self) -> Node:
         node = self.items()
-        if self.next is not _END:
+        if self.next is not END:
             raise Unreadable(f"unexpected {self.next.text!r}")
         return node
 
@@ -66,9 +34,7 @@ class Parser:
         return found[0] if len(found) == 1 else ("list", tuple(found), separator)
 
     def relation(self) -> Node:
-        self.depth += 1
-        if self.depth > MAX_DEPTH:
-            raise Unreadable("nested too deeply")
+        self.deeper()
         sides, operators = [], []
         if self.next.kind == "REL" and self.next.text in ("=", "~"):
             self.take()  # "= 5"
@@ -126,9 +92,7 @@ class Parser:
     def unary(self) -> Node:
         if self.is_op("-", "+"):
             sign = self.take().text
-            self.depth += 1
-            if self.depth > MAX_DEPTH:
-                raise Unreadable("nested too deeply")
+            self.deeper()
             node = self.unary()
             self.depth -= 1
             return ("neg", node) if sign == "-" else node
@@ -163,7 +127,7 @@ class Parser:
                 words.append(self.take().text)
             elif self.is_op("^") and words:
                 self.take()
-                words[-1] += "^" + _flat(self.argument())
+                words[-1] += "^" + flat(self.argument())
             elif self.is_op("/", "*") and self.tokens[self.at + 1 : self.at + 2] and self._unit_follows():
                 words.append(self.take().text)
             else:
@@ -217,14 +181,14 @@ class Parser:
         """Consume an exponent that is only a degree sign or primes, and say which."""
         start = self.at
         braces = 0
-        while self.next == ("OPEN", "{", None):
+        while self.is_at("OPEN", "{"):
             self.take()
             braces += 1
         sign = self.next.text if self.is_op("°", "'") else ""
         while sign and self.is_op(sign):
             self.take()
         for _ in range(braces if sign else 0):
-            if self.next != ("CLOSE", "}", None):
+            if not self.is_at("CLOSE", "}"):
                 sign = ""
                 break
             self.take()
@@ -242,9 +206,7 @@ class Parser:
             sign = self.take().text
             inner = self.exponent()
             return ("neg", inner) if sign == "-" else inner
-        self.depth += 1
-        if self.depth > MAX_DEPTH:
-            raise Unreadable("nested too deeply")
+        self.deeper()
         # a number here is not the whole part of a mixed one: x^2 \\frac12
         node = ("num", *self.take().value) if self.next.kind == "NUM" else self.primary()
         if self.is_op("^"):
@@ -261,7 +223,7 @@ class Parser:
         token = self.next
         if token.kind == "NAME":
             self.take()
-            return _symbol(token.text)
+            return symbol(token.text)
         if token.kind in ("TEXT", "FUNC"):
             self.take()
             return ("text", token.text)
@@ -274,10 +236,23 @@ class Parser:
         if node[0] == "num" and node[2] == -1:
             return ("base", str(node[1]), self.base())
         if node[0] == "sym":
-            return ("sym", f"{node[1]}_{_flat(self.argument())}")
+            return ("sym", f"{node[1]}_{self.index()}")
         if node[0] == "const":
-            return ("sym", f"{node[1]}_{_flat(self.argument())}")
+            return ("sym", f"{node[1]}_{self.index()}")
         raise Unreadable("a subscript on a formula")
+
+    def index(self) -> str:
+        """Text of a subscript, whatever stands in it."""
+        if not self.is_at("OPEN", "{"):
+            return flat(self.argument())
+        self.take()
+        texts: list[str] = []
+        while not self.is_at("CLOSE", "}"):
+            if self.next is END or self.next.text == "{":
+                raise Unreadable("a subscript without an end")
+            texts.append(self.take().text)
+        self.take()
+        return "".join(texts)
 
     def base(self) -> int:
         node = self.argument()
@@ -287,225 +262,3 @@ class Parser:
         if node[0] == "text" and node[1].lower() in words:
             return words[node[1].lower()]
         raise Unreadable("a base that is no number")
-
-    # -- primaries -------------------------------------------------------------------------------------
-
-    def primary(self) -> Node:
-        token = self.take()
-        if token.kind == "NUM":
-            return self.number(token)
-        if token.kind == "NAME":
-            return self.name(token)
-        if token.kind == "FUNC":
-            return parse_function(self, token.text)
-        if token.kind == "CMD":
-            return self.command(token.text)
-        if token.kind == "OPEN":
-            return self.bracket(token.text)
-        if token.kind == "BEGIN":
-            return self.matrix(token.value if token.value else token.text)
-        if token.kind == "TEXT":
-            return self.words(token.text)
-        if token.kind == "OP" and token.text == "|":
-            self.bars += 1
-            node = self.relation()
-            self.bars -= 1
-            self.expect("OP", "|")
-            return ("fn", "abs", (node,))
-        raise Unreadable(f"unexpected {token.text or 'end'!r}")
-
-    def words(self, first: str) -> Node:
-        words = [first]
-        while self.next.kind == "TEXT":
-            words.append(self.take().text)
-        text = " ".join(words)
-        if len(text) == 1:
-            return _symbol(text)
-        return ("text", text)
-
-    def number(self, token: Token) -> Node:
-        value, decimals = token.value
-        node: Node = ("num", value, decimals)
-        if decimals >= 0 or "." in token.text:
-            if self.next == ("CMD", "overline", None) and "." in token.text:
-                self.take()
-                return self.repeating(value, decimals)
-            return node
-        mixed = self.mixed(value)
-        return mixed or node
-
-    def repeating(self, value: Fraction, decimals: int) -> Node:
-        """0.1\\overline{6}"""
-        digits = _flat(self.primary())
-        if not digits.isdigit():
-            raise Unreadable("a bar over a formula")
-        places = max(decimals, 0)
-        period = Fraction(int(digits), (10 ** len(digits) - 1) * 10**places)
-        return ("num", value + period, -1)
-
-    def mixed(self, whole: Fraction) -> Node | None:
-        """2\\frac{1}{3} and 2 1/3 are sums; a product would be written otherwise."""
-        start = self.at
-        if self.next == ("CMD", "frac", None):
-            self.take()
-            top, bottom = self.argument(), self.argument()
-        elif self.next.kind == "NUM":
-            top = ("num", *self.take().value)
-            if not self.is_op("/"):
-                raise Unreadable("two numbers side by side")
-            self.take()
-            if self.next.kind != "NUM":
-                raise Unreadable("two numbers side by side")
-            bottom = ("num", *self.take().value)
-        else:
-            return None
-        if _is_int(top) and _is_int(bottom) and 0 < top[1] < bottom[1]:
-            return ("num", whole + top[1] / bottom[1], -1)
-        if self.tokens[start].kind == "NUM":
-            raise Unreadable("two numbers side by side")
-        self.at = start
-        return None
-
-    def name(self, token: Token) -> Node:
-        text = token.text
-        if text == "":  # np.arcsin: the module's name falls away
-            if self.next.kind == "OP" and self.next.text == ".":
-                self.take()
-            return self.primary()
-        if text in _CONSTANTS and not self.is_op("_"):
-            return _CONSTANTS[text]
-        node: Node = ("sym", text)
-        while self.is_op("_", "'"):
-            node = self.subscript(node) if self.take().text == "_" else self.primed(node)
-        if self.is_op("^"):
-            start = self.at
-            self.take()
-            if self.mark() == "'":
-                node = self.primed(node)
-            else:
-                self.at = start
-        if self.next == ("OPEN", "(", None):
-            self.take()
-            return ("apply", node[1], self.arguments(")"))
-        return node
-
-    def arguments(self, close: str) -> tuple[Node, ...]:
-        if self.next.kind == "CLOSE":
-            raise Unreadable("no argument")
-        node = self.items()
-        self.expect("CLOSE", close)
-        return node[1] if node[0] == "list" else (node,)
-
-    def command(self, name: str) -> Node:
-        if name == "frac":
-            return ("div", self.argument(), self.argument())
-        if name == "binom":
-            return ("fn", "binom", (self.argument(), self.argument()))
-        if name == "sqrt":
-            return self.root()
-        if name in _DECORATIONS:
-            return ("sym", f"{name}({_flat(self.argument())})")
-        if name == "mathbb":
-            return ("sym", f"mathbb({_flat(self.argument())})")
-        if name in ("group", "skip"):
-            return self.primary()
-        if name == "ldots":
-            return ("sym", "ldots")
-        if name == "overline":
-            return ("sym", f"overline({_flat(self.argument())})")
-        raise Unreadable(f"command {name}")
-
-    def root(self) -> Node:
-        index: Node = ("num", Fraction(2), -1)
-        if self.next == ("OPEN", "[", None):
-            self.take()
-            index = self.sum()
-            self.expect("CLOSE", "]")
-        inside = self.argument()
-        return ("fn", "root", (inside, index))
-
-    def bracket(self, opening: str) -> Node:
-        self.depth += 1
-        if self.depth > MAX_DEPTH:
-            raise Unreadable("nested too deeply")
-        bars, self.bars = self.bars, 0
-        if self.next.kind == "CLOSE":
-            close = self.take().text
-            if opening == "\\{" and close == "\\}":
-                self.depth, self.bars = self.depth - 1, bars
-                return ("empty",)
-            raise Unreadable("empty brackets")
-        node = self.items()
-        close = self.expect("CLOSE").text
-        self.depth, self.bars = self.depth - 1, bars
-        return _bracketed(opening, close, node)
-
-    def matrix(self, name: str) -> Node:
-        if name not in ("pmatrix", "bmatrix", "matrix", "vmatrix", "Vmatrix", "array", "smallmatrix", "Bmatrix"):
-            raise Unreadable(f"environment {name}")
-        rows: list[tuple[Node, ...]] = []
-        cells: list[Node] = []
-        while True:
-            if self.next.kind == "END":
-                break
-            cells.append(self.relation())
-            if self.next.kind == "ROW":
-                self.take()
-                rows.append(tuple(cells))
-                cells = []
-            elif self.next.kind == "AND":
-                self.take()
-            elif self.next.kind != "END":
-                raise Unreadable("a matrix cell without an end")
-        self.take()
-        if cells:
-            rows.append(tuple(cells))
-        if not rows or len({len(r) for r in rows}) != 1:
-            raise Unreadable("rows of different lengths")
-        node: Node = ("mat", tuple(rows))
-        return ("fn", "det", (node,)) if name == "vmatrix" else node
-
-
-def _bracketed(opening: str, close: str, node: Node) -> Node:
-    items = node[1] if node[0] == "list" else (node,)
-    if opening == "\\{":
-        if close != "\\}":
-            raise Unreadable("brackets that do not match")
-        return ("set", items)
-    if opening == "{":
-        if close != "}":
-            raise Unreadable("brackets that do not match")
-        return node if node[0] != "list" else ("set", items)
-    shapes = {"⌊": ("⌋", "floor"), "⌈": ("⌉", "ceil"), "abs": ("abs", "abs")}
-    if opening in shapes:
-        if close != shapes[opening][0] or node[0] == "list":
-            raise Unreadable("brackets that do not match")
-        return ("fn", shapes[opening][1], (node,))
-    if close not in (")", "]"):
-        raise Unreadable("brackets that do not match")
-    if node[0] == "list":
-        if node[2] not in (",", ""):
-            return node
-        return ("seq", opening, close, items)
-    if opening == "(" and close == ")":
-        return node
-    if opening == "[" and close == "]":
-        return node
-    raise Unreadable("brackets that do not match")
-
-
-def _symbol(name: str) -> Node:
-    return _CONSTANTS.get(name, ("sym", name))
-
-
-def _is_int(node: Node) -> bool:
-    return bool(node[0] == "num" and node[2] == -1 and node[1].denominator == 1)
-
-
-def _flat(node: Node) -> str:
-    """Text of a subscript or an argument of a decoration."""
-    if node[0] == "num":
-        return str(node[1])
-    if node[0] in ("sym", "const", "text"):
-        return str(node[1])
-    return "".join(_flat(x) if isinstance(x, tuple) and x else str(x) for x in node)

@@ -83,6 +83,8 @@ def read(text: str, quick: bool = True) -> Reading:
             if str(error) == "too long":
                 return Reading(cleaned, (), None, True)
             continue
+        except RecursionError:
+            continue
         if node not in readings:
             readings.append(node)
     return Reading(" ".join(cleaned.split()), tuple(readings), None)

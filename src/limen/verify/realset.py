@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from limen.verify.evaluate import Evaluator, context, same
+from limen.verify.evaluate import Evaluator, context, infinite, same
 from limen.verify.exact import Undecided
 from limen.verify.nodes import Node, is_number, is_scalar
 
@@ -35,16 +35,12 @@ def is_setlike(node: Node) -> bool:
     if node[0] in ("cup", "cap", "minus"):
         return True
     if node[0] == "seq" and len(node[3]) == 2:
-        return (node[1], node[2]) != ("(", ")") or any(_infinite(x) for x in node[3])
+        return (node[1], node[2]) != ("(", ")") or any(infinite(x) for x in node[3])
     if node[0] == "rel":
         return any(op in ("<", ">", "<=", ">=", "!=", "in") for op in node[1])
     if node[0] == "list":
         return any(is_setlike(x) and x[0] == "rel" for x in node[1])
     return bool(node[0] == "sym" and node[1] == "mathbb(R)")
-
-
-def _infinite(node: Node) -> bool:
-    return node == ("const", "oo") or node == ("neg", ("const", "oo"))
 
 
 def equal(a: RealSet, b: RealSet) -> bool:

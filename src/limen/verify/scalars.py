@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from limen.verify.evaluate import Evaluator, context, identical
+from limen.verify.evaluate import Evaluator, context, identical, infinite
 from limen.verify.exact import MAX_BITS, Undecided, bits, exact
 from limen.verify.nodes import Node, has_decimal, is_number, walk
 from limen.verify.policy import MathOptions
@@ -72,10 +72,14 @@ def _units_agree(gold: str, answer: str, policy: MathOptions) -> bool:
 def _based(gold: Node, answer: Node, policy: MathOptions) -> Result:
     if gold[0] == "base" and answer[0] == "num" and answer[2] == -1 and policy.base == "optional":
         return Result(str(answer[1]) == gold[1].lstrip("0"), "base digits")
-    a, b = exact(gold), exact(answer)
-    if a is None or b is None:
-        return Result(None, "base")
-    return Result(a == b, "base")
+    if gold[0] == answer[0] == "base":
+        return Result(exact(gold) == exact(answer), "base")
+    return Result(_plain(_decimal(gold), _decimal(answer), policy).same, "base")
+
+
+def _decimal(node: Node) -> Node:
+    """A number in another base as a number."""
+    return ("num", exact(node), -1) if node[0] == "base" else node
 
 
 def _percent(gold: Node, answer: Node, policy: MathOptions) -> Result:
@@ -99,6 +103,8 @@ def _bare(node: Node) -> Node:
 def _plain(gold: Node, answer: Node, policy: MathOptions) -> Result:
     if gold == answer:
         return Result(True, "same form")
+    if any(n == ("const", "oo") for x in (gold, answer) for n in walk(x)):
+        return Result(None if not (infinite(gold) or infinite(answer)) else False, "infinity")
     try:
         a, b = exact(gold), exact(answer)
     except Undecided:

@@ -64,7 +64,7 @@ LETTERLIKE = {
     "Re": "Re", "Im": "Im", "aleph": "aleph", "dagger": "dagger", "perp": "perp", "parallel": "parallel",
 }  # fmt: skip
 SPELLED = {g: g for g in GREEK if len(g) > 2} | {
-    "pi": "pi", "Pi": "pi", "PI": "pi", "inf": "oo", "infinity": "oo", "Infinity": "oo", "oo": "oo", "np": "",
+    "pi": "pi", "Pi": "pi", "PI": "pi", "inf": "oo", "infinity": "oo", "Infinity": "oo", "oo": "oo",
     "math": "",     "mu": "mu", "nu": "nu", "xi": "xi",
 }  # fmt: skip
 

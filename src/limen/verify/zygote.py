@@ -63,7 +63,7 @@ def main(control_fd: int, spec: dict[str, Any], memory_mb: int) -> None:
         from limen.verify.registry import resolve
 
         verifier = resolve(spec)
-        for module in verifier.preload:
+        for module in verifier.imports:
             importlib.import_module(module)
     except (ImportError, ValueError) as error:
         send(control, {"error": f"{type(error).__name__}: {error}"})
@@ -132,6 +132,7 @@ def _worker(fd: int, verifier: Any, memory_mb: int) -> None:
     _die_with_parent()
     _limit(memory_mb)
     gc.enable()
+    sys.setrecursionlimit(50_000)
     try:
         serve(sock, verifier)
     except EOFError:

@@ -1,0 +1,90 @@
+"""First program in a sandbox: close what the namespaces left open, set limits, then become the model's program.
+
+Runs alone (python -I -S sandbox_init.py SETTINGS), with the standard library only. Any step that fails ends it
+with status 97, and nothing of the model's is run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import resource
+import sys
+
+_FAILED = 97
+_MS_NOSUID_NODEV = 2 | 4
+_AT_FDCWD, _AT_RECURSIVE, _MOUNT_SETATTR = -100, 0x8000, 442
+_RDONLY, _NOSUID, _NODEV = 1, 2, 4
+_PR_SET_NO_NEW_PRIVS, _PR_CAPBSET_DROP = 38, 24
+_CAPSET = {"x86_64": 126, "aarch64": 91}
+
+
+class _MountAttr(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_uint64) for name in ("attr_set", "attr_clr", "propagation", "userns_fd")]
+
+
+def _check(result: int, what: str) -> None:
+    if result != 0:
+        sys.stderr.write(f"sandbox: {what} failed ({os.strerror(ctypes.get_errno())})\n")
+        sys.stderr.flush()
+        os._exit(_FAILED)
+
+
+def isolate(folder: str, hide: list[str], program: bytes) -> None:
+    """Everything read-only and without devices, but a small temporary file system at `folder`; no capabilities."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    attr = _MountAttr(_RDONLY | _NOSUID | _NODEV, 0, 0, 0)
+    size = ctypes.c_size_t(ctypes.sizeof(attr))
+    _check(libc.syscall(_MOUNT_SETATTR, _AT_FDCWD, b"/", _AT_RECURSIVE, ctypes.byref(attr), size), "read-only root")
+    for path in [folder, *hide]:
+        data = b"size=64m,mode=700"
+        _check(libc.mount(b"tmpfs", path.encode(), b"tmpfs", _MS_NOSUID_NODEV, data), f"tmpfs at {path}")
+    with open(os.path.join(folder, "program.py"), "wb") as f:
+        f.write(program)
+    _drop(libc)
+
+
+def _drop(libc: ctypes.CDLL) -> None:
+    """Give up all capabilities for good."""
+    _check(libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no new privileges")
+    for capability in range(64):
+        libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)
+    data = (ctypes.c_uint32 * 6)()
+    number = _CAPSET.get(os.uname().machine)
+    if number is None:
+        _check(-1, f"dropping capabilities on {os.uname().machine}")
+    else:
+        _check(libc.syscall(number, ctypes.byref(header), ctypes.byref(data)), "dropping capabilities")
+
+
+def limit(seconds: int, memory: int, processes: int) -> None:
+    for what, value in (
+        (resource.RLIMIT_CPU, seconds),
+        (resource.RLIMIT_AS, memory),
+        (resource.RLIMIT_FSIZE, 16 << 20),
+        (resource.RLIMIT_NOFILE, 64),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        resource.setrlimit(what, (value, value))
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NPROC, (processes, processes))
+
+
+def main() -> None:
+    settings = json.loads(sys.argv[1])
+    folder = settings["folder"]
+    path = os.path.join(folder, "program.py")
+    if settings["isolate"]:
+        with open(path, "rb") as f:
+            program = f.read()
+        isolate(folder, settings["hide"], program)
+    os.chdir(folder)
+    limit(settings["seconds"], settings["memory"], settings["processes"])
+    os.execve(sys.executable, [sys.executable, "-I", path], dict(os.environ))
+
+
+if __name__ == "__main__":
+    main()
