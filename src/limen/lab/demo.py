@@ -35,6 +35,7 @@ RECIPE: dict[str, Any] = {
     "group_size": 8,
     "max_new_tokens": MAX_TOKENS,
     "temperature": 1.0,
+    "precision": "float32",
 }
 """What both methods share. `presets/tiny-grpo.yaml` and `presets/tiny-self.yaml` say the same."""
 
@@ -111,6 +112,7 @@ def sample_stage(settings: DemoSettings, stage: str) -> None:
             step=settings.steps if trained else 0,
             seed=derive_seed(settings.seed, "demo", stage) % 2**31,
             device=settings.device,
+            dtype="float32",
         ),
         settings.out / stage,
     )
