@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from limen.report.collect import collect
 from limen.report.figures import write_figures
-from limen.report.model import ReportData
+from limen.report.model import Note, ReportData
 from limen.report.page import EMBED_BYTES, chunk_file, render_page
-from limen.report.sources import arrange, load_sources
+from limen.report.sources import arrange, finished_part, load_sources
 from limen.report.tables import csv_files, latex, markdown, plain_markdown, tables
 
 FILES = "report_files"
@@ -58,8 +59,9 @@ def read_report(
     force: bool = False,
 ) -> ReportData:
     """The content of a report, without writing anything. Parameters as in `build_report`."""
-    sources = arrange(load_sources(runs, verifier), base, controls)
-    return collect(sources, train_runs, title, max_responses, draws, seed, force)
+    sources, partial = finished_part(arrange(load_sources(runs, verifier), base, controls))
+    data = collect(sources, train_runs, title, max_responses, draws, seed, force)
+    return replace(data, notes=[Note("warning", partial), *data.notes]) if partial else data
 
 
 def write_report(data: ReportData, out: Path, figures: bool = True, embed_bytes: int = EMBED_BYTES) -> Path:

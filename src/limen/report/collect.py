@@ -52,7 +52,7 @@ def collect(
         if found.support is not None:
             contrasts.append(_contrast(i, found, ids))
     notes = find_notes(sources, policies, contrasts, [x.repeated_seeds for x in samples])
-    training = [_training(Path(path), notes) for path in train_runs]
+    training = [_training(Path(path), sources, notes) for path in train_runs]
     return ReportData(
         title=title or _title(sources),
         policies=policies,
@@ -163,7 +163,7 @@ def _problems(sources: Sequence[Source], ids: Sequence[str], samples: Sequence[S
     return items
 
 
-def _training(path: Path, notes: list[Note]) -> Training:
+def _training(path: Path, sources: Sequence[Source], notes: list[Note]) -> Training:
     """metrics.jsonl of a training run. A cut-off last line (the run was killed, or goes on) is left out aloud."""
     run = Run.open(path)
     file = path / "metrics.jsonl"
@@ -183,7 +183,17 @@ def _training(path: Path, notes: list[Note]) -> Training:
                 break
             raise DataError(f"{file} line {number} is not whole JSON ({error}): mend or drop that line") from error
         _add_metrics(columns, row, file, number)
-    return Training(run.name, str(path), [Series(k, *v) for k, v in columns.items()])
+    series = [Series(k, *v) for k, v in columns.items()]
+    return Training(run.name, str(path), series, _made_by(path, run.name, sources))
+
+
+def _made_by(path: Path, name: str, sources: Sequence[Source]) -> int | None:
+    """Place of the policy whose model lies in the training run's folder, or else that has its name."""
+    for i, s in enumerate(sources):
+        model = s.run.settings.get("model") if s.run is not None else None
+        if isinstance(model, str) and Path(model).resolve().is_relative_to(path.resolve()):
+            return i
+    return next((i for i, s in enumerate(sources) if s.table.name == name), None)
 
 
 def _add_metrics(columns: dict[str, tuple[list[int], list[float]]], row: Any, file: Path, number: int) -> None:

@@ -224,10 +224,9 @@ def _training(figure: Figure, data: ReportData) -> None:
     axes = figure.subplots(lines, columns, squeeze=False).ravel()
     for ax in axes[len(keys) :]:
         ax.set_visible(False)
-    names = {p.name: i for i, p in enumerate(data.policies)}
     for ax, key in zip(axes, keys, strict=False):
         for r, run in enumerate(data.training):
-            i = names.get(run.name, r + 1) % len(COLORS)
+            i = (r + 1 if run.policy is None else run.policy) % len(COLORS)
             for series in run.series:
                 if series.key == key:
                     ax.plot(series.step, series.value, color=COLORS[i], linewidth=1.1, label=run.name)

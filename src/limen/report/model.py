@@ -137,9 +137,12 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Training:
+    """Logged quantities of a training run; `policy` is the place of the policy that it made, if that is shown."""
+
     name: str
     source: str
     series: Sequence[Series]
+    policy: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

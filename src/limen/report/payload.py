@@ -68,7 +68,7 @@ def page_data(data: ReportData, slots: Sequence[int], folder: str) -> dict[str, 
         "training": [
             {
                 "name": run.name,
-                "policy": next((i for i, p in enumerate(data.policies) if p.name == run.name), None),
+                "policy": run.policy,
                 "series": {s.key: [list(s.step), [_round(v, 6) for v in s.value]] for s in run.series},
             }
             for run in data.training

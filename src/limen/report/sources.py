@@ -57,6 +57,39 @@ def arrange(sources: Sequence[Source], base: str | None, controls: Sequence[str]
     return [first, *[s for s in marked if not s.control], *[s for s in marked if s.control]]
 
 
+def finished_part(sources: Sequence[Source]) -> tuple[list[Source], str]:
+    """While a run goes on: only the problems that every policy has finished (or begun, if none is finished), and a
+    sentence that says so. Else the sources as they are, and "".
+
+    Problems that are half sampled would cut every curve at their own count.
+    """
+    if all(s.run is None or s.run.info.get("status") != "running" for s in sources):
+        return list(sources), ""
+    wanted = [_wanted(s) for s in sources]
+    for least in (wanted, [1] * len(sources)):
+        ready = set.intersection(*[_with_samples(s, n) for s, n in zip(sources, least, strict=True)])
+        if ready:
+            break
+    else:
+        raise DataError("no problem has samples of every policy yet")
+    every = max(s.table.M for s in sources)
+    cut = [
+        replace(s, table=s.table.select(i for i, p in enumerate(s.table.problem_ids) if p in ready)) for s in sources
+    ]
+    few = f"Still running: only the {len(ready)} of {every} problems sampled so far."
+    return cut, "" if len(ready) == every else few
+
+
+def _wanted(source: Source) -> int:
+    n = source.run.settings.get("n") if source.run is not None else None
+    return n if isinstance(n, int) and n > 0 else 1
+
+
+def _with_samples(source: Source, least: int) -> set[str]:
+    have = source.table.n_P + source.table.unjudged_P
+    return {p for p, n, m in zip(source.table.problem_ids, have, source.table.n_P, strict=True) if n >= least and m > 0}
+
+
 def _from_run(run: Run, verifier: str | None) -> list[Source]:
     if run.info.get("kind") == "train":
         raise DataError(

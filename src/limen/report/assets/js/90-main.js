@@ -25,4 +25,5 @@ curves();
 flow();
 training();
 explorer();
+live();
 document.documentElement.setAttribute("data-ready", "true");
