@@ -16,8 +16,11 @@ from limen.types import FinishReason, SamplingParams
 
 U_BLOCK = 64
 """Uniform numbers are made for so many tokens at once."""
-DROP_SHARE = 0.1
-"""Finished rows are dropped when they are at least this share of the batch: dropping copies the cache."""
+ROOM = 128
+"""Tokens that the cache reserves at first for a response."""
+DROP_COST = 0.25
+"""Dropping finished rows copies the cache of the others, which costs about so much of a step. They are dropped when
+carrying them has cost as much."""
 
 
 class Decoding:
@@ -51,8 +54,8 @@ class Decoding:
         device = self.runner.device
         prefix = self.runner.prefill([r.prompt.token_ids for r in self.batch.requests])
         prompt_B = torch.tensor([i for i, _ in self.batch.rows], device=device)
-        alone = len(self.batch.rows) == len(self.batch.requests)
-        self.cache = prefix.cache if alone else rows_of(prefix.cache, prompt_B)
+        self.cache = rows_of(prefix.cache, prompt_B, min(self.params.max_tokens, ROOM))
+        self._carried = 0.0
         assert prefix.logits_BV is not None
         self.logits_BV = prefix.logits_BV[prompt_B]
         self.positions_B = prefix.lengths_B[prompt_B]
@@ -75,7 +78,7 @@ class Decoding:
         self.tokens_BT[self.alive_B, self.length] = drawn_B
         self.length += 1
         ended = self._ended(drawn_B)
-        samples = [self._sample(row, reason) for row, reason in ended]
+        samples = self._samples(ended)
         for row, _ in ended:
             self._open_B[row] = False
         if not self.done:
@@ -118,11 +121,14 @@ class Decoding:
                 ended.append((row, "length"))
         return ended
 
-    def _sample(self, row: int, reason: FinishReason) -> Sample:
+    def _samples(self, ended: list[tuple[int, FinishReason]]) -> list[Sample]:
+        rows_T = [self.tokens_BT[row, : self.length].tolist() for row, _ in ended]
+        texts = self.stops.decode_many(rows_T)
+        return [self._sample(row, reason, ids, text) for (row, reason), ids, text in zip(ended, rows_T, texts)]
+
+    def _sample(self, row: int, reason: FinishReason, token_ids: list[int], text: str) -> Sample:
         index, position = self.batch.rows[row]
         request = self.batch.requests[index]
-        token_ids = tuple(self.tokens_BT[row, : self.length].tolist())
-        text = self.stops.decode(token_ids)
         if reason == "stop":
             text = self.stops.cut(text) or ""
         logprobs = None if self.logprobs_BT is None else tuple(self.logprobs_BT[row, : self.length].tolist())
@@ -130,7 +136,7 @@ class Decoding:
             problem_id=request.prompt.problem_id,
             sample_index=request.sample_indices[position],
             seed=request.seeds[position],
-            token_ids=token_ids,
+            token_ids=tuple(token_ids),
             text=text,
             finish_reason=reason,
             logprobs=logprobs,
@@ -139,8 +145,10 @@ class Decoding:
 
     def _drop_closed(self, tokens_B: torch.Tensor) -> torch.Tensor:
         open_B = self._open_B[self.alive_B]
-        if len(open_B) - open_B.sum() < DROP_SHARE * len(open_B):
+        self._carried += len(open_B) - int(open_B.sum())
+        if self._carried < DROP_COST * int(open_B.sum()) or open_B.all():
             return tokens_B
+        self._carried = 0.0
         keep_B = torch.from_numpy(np.flatnonzero(open_B)).to(self.runner.device)
         self.alive_B = self.alive_B[open_B]
         keep_rows(self.cache, keep_B)

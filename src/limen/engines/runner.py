@@ -43,7 +43,8 @@ class Runner:
         self._cache_name = "cache" if "cache" in names else "past_key_values"
         self._has_positions = "position_ids" in names
         self._keep_name = next((n for n in ("logits_to_keep", "num_logits_to_keep") if n in names), None)
-        self.can_pad = self._has_positions and not is_recurrent(new_cache(self.model))
+        self.recurrent = is_recurrent(new_cache(self.model))
+        self.can_pad = self._has_positions and not self.recurrent
         """Whether prompts of unequal length may share a batch. If not, batches hold equal lengths only."""
         self._plain_head: bool | None = None
 

@@ -69,6 +69,8 @@ class Scorer:
     def _score(self, rows: list[_Row]) -> Iterator[tuple[int, NDArray[np.float32]]]:
         if not self.runner.plain_head(rows[0].prompt + rows[0].response):
             return self._whole(rows)
+        if self.runner.recurrent:  # a running state takes one token at a time, or a whole sequence
+            return self._single(rows)
         shared, single = _by_prompt(rows)
         return itertools.chain(self._shared(shared), self._single(single))
 

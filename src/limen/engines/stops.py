@@ -50,3 +50,12 @@ class StopStrings:
         """Text of a response: special tokens left out, blanks as they are."""
         text: str = self.tokenizer.decode(list(token_ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
         return text
+
+    def decode_many(self, rows: Sequence[Sequence[int]]) -> list[str]:
+        """Texts of many responses; at once where the tokenizer has a compiled core, which is several times faster."""
+        core = getattr(self.tokenizer, "backend_tokenizer", None)
+        if len(rows) < 8 or core is None or not hasattr(core, "decode_batch"):
+            return [self.decode(row) for row in rows]
+        texts: list[str] = core.decode_batch([list(row) for row in rows], skip_special_tokens=True)
+        # A tokenizer class may do more than its core; then every text is its own.
+        return texts if texts[0] == self.decode(rows[0]) else [self.decode(row) for row in rows]
