@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import ndtr, stdtrit
 
 from limen.measure.passk import Floats
@@ -33,6 +34,12 @@ def problem_means(value_PK: Floats, draws: int, seed: int) -> Floats:
     return np.concatenate(parts)
 
 
+def t_tail(df: ArrayLike, level: float, factor: float = 1.0) -> Floats:
+    """Lower tail to read off a bootstrap distribution so that its width is that of a t interval with df."""
+    wide = stdtrit(np.maximum(np.asarray(df, dtype=np.float64), 1.0), (1 - level) / 2) * factor
+    return np.asarray(ndtr(wide))
+
+
 def t_percentiles(means_DK: Floats, M: int, level: float) -> tuple[Floats, Floats]:
     """Percentile interval, widened for the number of problems (Hesterberg 2015, "expanded percentile").
 
@@ -42,6 +49,6 @@ def t_percentiles(means_DK: Floats, M: int, level: float) -> tuple[Floats, Float
     if M < 2:
         nan = np.full(means_DK.shape[1], math.nan)
         return nan, nan.copy()
-    tail = float(ndtr(stdtrit(M - 1, (1 - level) / 2) * math.sqrt(M / (M - 1))))
+    tail = float(t_tail(M - 1, level, math.sqrt(M / (M - 1))))
     low, high = np.quantile(means_DK, [tail, 1 - tail], axis=0)
     return low, high

@@ -13,6 +13,7 @@ from limen.errors import DataError
 from limen.measure.bootstrap import problem_means, t_percentiles
 from limen.measure.counts import CountTable
 from limen.measure.passk import Floats, Ints, as_counts, pass_at_k_stopped, pass_table
+from limen.measure.resample import Over, pivot, redraw_deviations
 
 
 @dataclass(frozen=True)
@@ -69,21 +70,20 @@ def pass_curve(
     draws: int = 1000,
     seed: int = 0,
     level: float = 0.95,
+    over: Over = "problems",
 ) -> PassCurve:
-    """Mean pass@k over problems, and a bootstrap interval over problems (see `bootstrap` for its coverage).
+    """Mean pass@k over problems, with a seeded bootstrap interval.
 
     ks: budgets; by default powers of two up to the smallest n, and that n. draws=0 gives no interval (NaN).
+    over: what the interval is about. `problems`: other problems of this kind, sampled anew (resamples problems,
+    which carry the noise of their samples along). `samples`: these problems, sampled anew. `both`: as `problems`,
+    with samples redrawn from the fitted posterior, which is smoother where problems are few.
     """
     if table.M == 0:
         raise DataError(f"{table.name!r} has no problems: nothing to measure")
     k_K = pick_ks(ks, table)
     value_PK = problem_values(table, k_K)
-    if draws:
-        low, high = t_percentiles(problem_means(value_PK, draws, seed), table.M, level)
-        how = f"problems ({table.M}) with replacement, {draws} draws, seed {seed}, {level:.0%} interval"
-    else:
-        low = high = np.full(k_K.shape, math.nan)
-        how = "nothing (no interval asked for)"
+    low, high = mean_interval([table], [value_PK], k_K, draws, seed, level, over)
     return PassCurve(
         name=table.name,
         k_K=k_K,
@@ -91,9 +91,41 @@ def pass_curve(
         low_K=low,
         high_K=high,
         level=level,
-        resampled=how,
+        resampled=resampled(table.M, draws, seed, level, over),
         undefined=undefined_ks(table, k_K),
     )
+
+
+def mean_interval(
+    tables: list[CountTable],
+    values_PK: list[Floats],
+    k_K: Ints,
+    draws: int,
+    seed: int,
+    level: float,
+    over: Over = "problems",
+) -> tuple[Floats, Floats]:
+    """Interval of the mean over problems of one table; of two: of second minus first, paired by problem."""
+    if over not in ("problems", "samples", "both"):
+        raise DataError(f"over is {over!r}, expected problems, samples or both")
+    paired = len(tables) == 2
+    value_PK = values_PK[1] - values_PK[0] if paired else values_PK[0]
+    if not draws or not k_K.size:
+        return np.full(k_K.shape, math.nan), np.full(k_K.shape, math.nan)
+    if over == "problems":
+        return t_percentiles(problem_means(value_PK, draws, seed), tables[0].M, level)
+    moved = redraw_deviations(tables, k_K, draws, seed, over)
+    return pivot(value_PK.mean(axis=0), moved, level, -1.0 if paired else 0.0, 1.0, tables[0].M, over)
+
+
+def resampled(M: int, draws: int, seed: int, level: float, over: Over) -> str:
+    """What an interval is over, in words for a table."""
+    what = {
+        "problems": f"problems ({M}) with replacement",
+        "samples": f"samples of the same {M} problems, redrawn from the fitted posterior",
+        "both": f"problems ({M}) with replacement and their samples, redrawn from the fitted posterior",
+    }[over]
+    return f"{what}, {draws} draws, seed {seed}, {level:.0%} interval" if draws else "nothing (no interval asked for)"
 
 
 def undefined_ks(table: CountTable, k_K: Ints) -> dict[int, str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from limen.measure.compare import samples_json, unjudged_note
+from limen.measure.align import samples_json, unjudged_note
 from limen.measure.counts import CountTable
 from limen.measure.curve import PassCurve, pass_curve
 

@@ -9,11 +9,11 @@ is equally likely, so base has none with probability C(N-c, n_b)/C(N, n_b), N = 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import bdtr
 
 from limen.errors import DataError
@@ -29,6 +29,7 @@ class SupportResult:
     given its pooled successes; chance_each_way is their mean (for equal n the three are equal).
     mcnemar_p: two-sided exact McNemar test of E against S (unequal n: its Poisson-binomial generalisation).
     E_p, S_p: probability of at least as many E (S) by chance, from the same conditional distribution.
+    chance_from: what the chance columns rest on.
     matched: expected P, E, S, O at the common budget min(n_base, n_trained) of each problem; None for equal n.
     """
 
@@ -41,12 +42,13 @@ class SupportResult:
     NDR: float
     SDS: float
     NSCR: float
-    chance_E: float
-    chance_S: float
-    chance_each_way: float
-    mcnemar_p: float
-    E_p: float
-    S_p: float
+    chance_E: float = math.nan
+    chance_S: float = math.nan
+    chance_each_way: float = math.nan
+    mcnemar_p: float = math.nan
+    E_p: float = math.nan
+    S_p: float = math.nan
+    chance_from: str = "arrangements of the pooled successes"
     matched: dict[str, float] | None = None
     undefined: dict[str, str] = field(default_factory=dict)
 
@@ -103,27 +105,29 @@ def support(n: ArrayLike, base_c: ArrayLike, trained_c: ArrayLike, trained_n: Ar
         empty = int(((nb == 0) | (nt == 0)).sum())
         raise DataError(f"{empty} problems have no judged sample under one of the policies: sample or leave them out")
     b, t = cb > 0, ct > 0
-    P, E, S, O = (int(x.sum()) for x in (b & t, ~b & t, b & ~t, ~b & ~t))
-    assert int(b.sum()) == P + S
-    assert int(t.sum()) == P + E
-    rates, why = support_rates(P, E, S)
+    plain = support_counts(b, t)
     chance_E_P, chance_S_P = flip_chances(nb, cb, nt, ct)
     equal = bool((nb == nt).all())
-    return SupportResult(
-        M=int(cb.size),
-        P=P,
-        E=E,
-        S=S,
-        O=O,
-        **rates,
+    return replace(
+        plain,
         chance_E=float(chance_E_P.sum()),
         chance_S=float(chance_S_P.sum()),
         chance_each_way=float((chance_E_P.sum() + chance_S_P.sum()) / 2),
-        mcnemar_p=_discordance_p(b != t, ~b & t, chance_E_P, chance_S_P, equal),
-        E_p=upper_tail(chance_E_P, E),
-        S_p=upper_tail(chance_S_P, S),
+        mcnemar_p=discordance_p(b != t, ~b & t, chance_E_P, chance_S_P, equal),
+        E_p=upper_tail(chance_E_P, plain.E),
+        S_p=upper_tail(chance_S_P, plain.S),
         matched=None if equal else matched_support(nb, cb, nt, ct),
-        undefined=why,
+    )
+
+
+def support_counts(b: NDArray[np.bool_], t: NDArray[np.bool_]) -> SupportResult:
+    """P/E/S/O and rates from which problems were solved; chance and tests are still NaN."""
+    P, E, S, O = (int(x.sum()) for x in (b & t, ~b & t, b & ~t, ~b & ~t))
+    assert int(b.sum()) == P + S  # base pass@n is (P+S)/M
+    assert int(t.sum()) == P + E  # trained pass@n is (P+E)/M
+    rates, why = support_rates(P, E, S)
+    return SupportResult(
+        int(b.size), P, E, S, O, rates["SRR"], rates["NDR"], rates["SDS"], rates["NSCR"], undefined=why
     )
 
 
@@ -147,7 +151,7 @@ def matched_support(nb: Ints, cb: Ints, nt: Ints, ct: Ints, budget: int | None =
     return {name: float(value.sum()) for name, value in cells.items()}
 
 
-def _discordance_p(flip: Any, is_E: Any, chance_E_P: Floats, chance_S_P: Floats, equal: bool) -> float:
+def discordance_p(flip: Any, is_E: Any, chance_E_P: Floats, chance_S_P: Floats, equal: bool) -> float:
     """Exact two-sided p of E among the E+S flips. Equal n: binomial(E+S, 1/2), which is McNemar's exact test."""
     n_flips, E = int(flip.sum()), int(is_E.sum())
     if n_flips == 0:
