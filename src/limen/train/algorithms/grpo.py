@@ -29,7 +29,7 @@ def group_advantages(rewards_PG: Tensor, eps: float = 1e-6, normalise: bool = Tr
         std_P1 = (centred_PG.square().sum(1, keepdim=True) / (n_P1 - 1).clamp(min=1)).sqrt()
         centred_PG = centred_PG / (std_P1 + eps)
     active_PG = judged_PG & spread_P1
-    return centred_PG * active_PG, active_PG
+    return torch.where(active_PG, centred_PG, torch.zeros_like(centred_PG)), active_PG
 
 
 def has_spread(rewards_PG: Tensor) -> Tensor:

@@ -27,7 +27,7 @@ def pass_k_advantages(correct_PG: Tensor, k: int = 4) -> tuple[Tensor, Tensor]:
         if values is None:
             continue
         active_P[i] = True
-        a_PG[i] = torch.where(correct_PG[i] > 0.5, values[0], values[1])
+        a_PG[i] = torch.where(correct_PG[i] > 0.5, *(a_PG.new_tensor(v) for v in values))
     active_PG = judged_PG & active_P.unsqueeze(1)
     return a_PG * active_PG, active_PG
 

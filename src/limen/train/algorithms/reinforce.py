@@ -14,5 +14,6 @@ from torch import Tensor
 def signed_advantages(correct_PG: Tensor, w_plus: float, w_minus: float) -> tuple[Tensor, Tensor]:
     """Advantages and active rows, (P, G). `correct_PG`: 1 correct, 0 wrong, NaN unjudged (advantage 0, inactive)."""
     judged_PG = ~torch.isnan(correct_PG)
-    a_PG = torch.where(correct_PG > 0.5, w_plus, -w_minus)
+    plus, minus = (torch.full_like(correct_PG, w) for w in (w_plus, -w_minus))
+    a_PG = torch.where(correct_PG > 0.5, plus, minus)
     return torch.where(judged_PG, a_PG, torch.zeros_like(a_PG)), judged_PG

@@ -1,0 +1,135 @@
+"""`limen train` is killed with -9 and started again: the same weights, rollouts and metrics, bit for bit."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from limen.errors import ConfigError
+from limen.store import Run
+from limen.train import TrainSettings, train
+from limen.train.settings import load_settings
+
+SRC = Path(__file__).resolve().parents[2] / "src"
+SMALL = {
+    "model": "tiny", "problems": "arithmetic:all?split=train&size=300", "template": "plain", "max_new_tokens": 6,
+    "prompts_per_step": 16, "group_size": 4, "optimiser": {"lr": 3e-4}, "steps": 6, "save_steps": 2, "base_n": 2,
+}  # fmt: skip
+KILLED = textwrap.dedent("""
+    import os, signal, sys, torch, yaml
+    torch.set_num_threads(1)
+    from limen.train import TrainSettings, train
+
+    def kill(step, total, metrics):
+        if step == int(sys.argv[2]):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    train(TrainSettings(**yaml.safe_load(open(sys.argv[1]))), progress=kill)
+""")
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def metrics(folder):
+    """Lines without what depends on the clock."""
+    lines = [json.loads(x) for x in (Path(folder) / "metrics.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in x.items() if not k.startswith("seconds") and k != "step_time"} for x in lines]
+
+
+def stored(folder):
+    return {
+        (r.problem_id, r.policy.rpartition("@")[2], r.step, r.sample_index): r.token_ids
+        for r in Run.open(folder).rollouts()
+    }
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "more"),
+    [
+        ({"name": "self", "forward_kl_beta": 0.1, "refill": True, "kl_estimator": "k3",
+          "schedule": [{"when": "kept > 3", "set": {"kl_samples": 1}}],
+          "reverse_kl_beta": 0.01, "reference_reset": 3}, {}),
+        ("grpo", {"iterations": 2, "accumulation": 2}),
+    ],
+)  # fmt: skip
+def test_kill_9_and_resume_give_the_same_weights(tmp_path, algorithm, more):
+    values = {**SMALL, **more, "algorithm": algorithm, "name": "p"}
+    whole = train(TrainSettings(**values, out=str(tmp_path / "whole")))
+    config = tmp_path / "killed.yaml"
+    config.write_text(yaml.safe_dump({**values, "out": str(tmp_path / "killed")}))
+    env = {**os.environ, "PYTHONPATH": str(SRC), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "-c", KILLED, str(config), "5"], env=env, capture_output=True, timeout=300)
+    assert done.returncode == -signal.SIGKILL, done.stderr.decode()[-2000:]
+    assert Run.open(tmp_path / "killed").info["status"] == "running"
+    # what a kill in the middle of a save or of a line leaves behind
+    (tmp_path / "killed" / "checkpoint-6").mkdir(exist_ok=True)
+    with (tmp_path / "killed" / "metrics.jsonl").open("a") as out:
+        out.write('{"step": 6, "lo')
+    resumed = train(load_settings(config), resume=True)
+    for name in ("model/model.safetensors", "checkpoint-6/model.safetensors"):
+        assert (whole.path / name).read_bytes() == (resumed.path / name).read_bytes(), name
+    assert metrics(whole.path) == metrics(resumed.path)
+    assert [x["step"] for x in metrics(resumed.path)] == [1, 2, 3, 4, 5, 6]
+    assert stored(whole.path) == stored(resumed.path)
+    keys = Run.open(resumed.path).table("rollouts", ["rollout_id"]).column(0).to_pylist()
+    assert len(keys) == len(set(keys)), "nothing is stored twice"
+
+
+def test_saved_model_has_the_same_likelihood_and_other_models_are_refused(tmp_path):
+    from limen.engines.hf import TransformersEngine
+    from limen.engines.protocol import ScoreRequest
+    from limen.models import load_model
+    from limen.train.run import make_trainer, open_run, prepare
+
+    settings = TrainSettings(**{**SMALL, "steps": 2}, algorithm="grpo", out=str(tmp_path / "run"))
+    run, _ = open_run(settings, None)
+    loaded, problems, prompts = prepare(settings)
+    trainer = make_trainer(settings, loaded, problems, prompts, run.path)
+    trainer.train()
+    from limen.train.run import save_model
+
+    save_model(trainer, run.path / "model", loaded.tokenizer)
+    request = [ScoreRequest(p.token_ids, tuple(loaded.tokenizer.encode(q.answer)))
+               for p, q in zip(prompts[:8], problems[:8], strict=True)]  # fmt: skip
+    loaded.model.eval()
+    now = TransformersEngine(loaded).score(request)
+    again = TransformersEngine(load_model(str(run.path / "model"))).score(request)
+    base = TransformersEngine(load_model("tiny")).score(request)
+    assert all((a == b).all() for a, b in zip(now, again, strict=True))
+    assert any((a != b).any() for a, b in zip(now, base, strict=True))
+
+    from train_helpers import rows, tiny_model
+    from train_helpers import trainer as other
+
+    made = other(tmp_path / "other", tiny_model(), rows(), algorithm="grpo")
+    with pytest.raises(ConfigError, match="another model"):
+        made.train(resume_from_checkpoint=str(run.path / "checkpoint-2"))
+
+
+def test_what_a_folder_holds_decides(tmp_path):
+    settings = TrainSettings(**{**SMALL, "steps": 2}, algorithm="grpo", out=str(tmp_path / "run"))
+    with pytest.raises(ConfigError, match="no run to go on with"):
+        train(settings, resume=True)
+    run = train(settings)
+    lines = (run.path / "metrics.jsonl").read_text()
+    assert train(settings).info["status"] == "done"
+    assert (run.path / "metrics.jsonl").read_text() == lines, "a finished run is not trained again"
+    with pytest.raises(ConfigError, match="already holds a run"):
+        train(settings, resume=False)
+    with pytest.raises(ConfigError, match="group_size was 4, is 2"):
+        train(settings.model_copy(update={"group_size": 2}))
+    longer = train(settings.model_copy(update={"steps": 4}))
+    assert [x["step"] for x in metrics(longer.path)] == [1, 2, 3, 4]
