@@ -144,8 +144,14 @@ def _contrast(index: int, found: Comparison, ids: Sequence[str]) -> Contrast:
         change_P=[change.get(p, "") for p in ids],
         verdict_P=[""] * len(ids),
         q_P=[math.nan] * len(ids),
-        notes=found.notes,
+        notes=_own_notes(found),
     )
+
+
+def _own_notes(found: Comparison) -> list[str]:
+    """Notes of the comparison that are not already said of one of its sides."""
+    said = {*found.base.notes, *found.trained.notes}
+    return [n for n in found.notes if n not in said and " are unjudged " not in n]
 
 
 def _problems(sources: Sequence[Source], ids: Sequence[str], samples: Sequence[Samples]) -> list[ProblemItem]:

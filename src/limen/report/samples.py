@@ -12,6 +12,7 @@ from typing import Any
 
 import duckdb
 
+from limen.report.likelihood import add_likelihoods
 from limen.report.model import Response
 from limen.store import Run
 
@@ -92,7 +93,8 @@ def read_samples(run: Run, index: int, policy: str, step: int, verifier: str, mo
             for row in db.execute(_CHOSEN, {**judged, **more}).fetchall():
                 responses[row[0]].append(_response(index, step, head, row))
         mean, median, n, seeds = db.execute(_LENGTHS, {**key, "rollouts": rollouts}).fetchall()[0]
-    return Samples(dict(responses), dict(answers), _float(mean), _float(median), int(n) - int(seeds))
+    scored = add_likelihoods(run, policy, step, dict(responses))
+    return Samples(scored, dict(answers), _float(mean), _float(median), int(n) - int(seeds))
 
 
 def _response(index: int, step: int, head: int, row: tuple[Any, ...]) -> Response:
