@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +23,12 @@ MAX_TOKENS = 1024
 COLOURED = 2
 """Responses per problem and policy that carry one number per token."""
 
-_CHOSEN = "FROM read_parquet($files) r JOIN chosen c ON r.problem_id = c.problem_id AND r.sample_index = c.sample_index"
-_WHERE = "WHERE r.policy = $policy AND r.step = $step"
+_CHOSEN = """FROM read_parquet($files) r
+JOIN chosen c ON r.problem_id = c.problem_id AND r.sample_index = c.sample_index
+WHERE r.policy = $policy AND r.step = $step"""
+_SCORES = f"""SELECT r.problem_id::VARCHAR, r.sample_index, scorer::VARCHAR, logprob_sum, n_tokens, token_logprobs
+{_CHOSEN}"""
+_TOKENS = f"SELECT r.problem_id::VARCHAR, r.sample_index, r.token_ids, r.logprobs {_CHOSEN}"
 
 
 def add_likelihoods(
@@ -42,24 +47,22 @@ def add_likelihoods(
         db.register("chosen", chosen)
         base = {"policy": policy, "step": step}
         if scores:
-            query = f"SELECT r.problem_id::VARCHAR, r.sample_index, scorer::VARCHAR, logprob_sum, n_tokens, token_logprobs {_CHOSEN} {_WHERE}"
-            for p, j, scorer, total, n, tokens in db.execute(query, {**base, "files": _names(scores)}).fetchall():
-                found[p, j][scorer] = (total / n if n else math.nan, tokens or ())
-        query = f"SELECT r.problem_id::VARCHAR, r.sample_index, r.token_ids, r.logprobs {_CHOSEN} {_WHERE}"
-        for p, j, tokens, logprobs in (
-            db.execute(query, {**base, "files": _names(rollouts)}).fetchall() if rollouts else ()
-        ):
-            ids[p, j] = tokens or ()
-            if logprobs:
-                found[p, j].setdefault(policy, (math.fsum(logprobs) / len(logprobs), logprobs))
+            for p, j, name, total, n, each in db.execute(_SCORES, {**base, "files": _names(scores)}).fetchall():
+                found[p, j][name] = (total / n if n else math.nan, each or ())
+        if rollouts:
+            for p, j, tokens, logprobs in db.execute(_TOKENS, {**base, "files": _names(rollouts)}).fetchall():
+                ids[p, j] = tokens or ()
+                if logprobs:
+                    found[p, j].setdefault(policy, (math.fsum(logprobs) / len(logprobs), logprobs))
     tokenizer = find_tokenizer(run)
-    return {
-        p: [
-            _with(r, found[p, r.sample_index], ids.get((p, r.sample_index), ()), tokenizer, i < COLOURED)
-            for i, r in enumerate(rs)
+    out: dict[str, list[Response]] = {}
+    for p, rs in responses.items():
+        own_ids = [ids.get((p, r.sample_index), ()) for r in rs]
+        out[p] = [
+            _with(r, found[p, r.sample_index], tokens, tokenizer, i < COLOURED)
+            for i, (r, tokens) in enumerate(zip(rs, own_ids, strict=True))
         ]
-        for p, rs in responses.items()
-    }
+    return out
 
 
 def _with(
@@ -70,9 +73,8 @@ def _with(
     coloured: bool,
 ) -> Response:
     means = {name: mean for name, (mean, _) in found.items()}
-    each = {
-        name: list(tokens[:MAX_TOKENS]) for name, (_, tokens) in found.items() if tokens and len(tokens) == len(ids)
-    }
+    whole = {name: tokens for name, (_, tokens) in found.items() if tokens and len(tokens) == len(ids)}
+    each = {name: list(tokens[:MAX_TOKENS]) for name, tokens in whole.items()}
     if not coloured or not each:
         return replace(r, scores=means)
     return replace(r, scores=means, token_scores=each, pieces=split_tokens(tokenizer, ids[:MAX_TOKENS]))
@@ -88,8 +90,7 @@ def find_tokenizer(run: Run) -> Tokenizer | None:
 
     try:
         return Tokenizer.from_file(str(file))
-    except Exception as error:  # noqa: BLE001 — the library raises bare Exception for every fault of the file
-        assert isinstance(error, Exception)
+    except Exception:  # noqa: BLE001 (the library raises bare Exception for every fault of the file)
         return None
 
 
@@ -100,16 +101,14 @@ def split_tokens(tokenizer: Any, ids: Sequence[int]) -> list[str]:
     """
     if tokenizer is None:
         return [f"[{i}]" for i in ids]
-    pieces = []
-    for i, token in enumerate(ids):
-        if i == 0:
-            pieces.append(tokenizer.decode([token], skip_special_tokens=False))
-            continue
-        before = tokenizer.decode([ids[i - 1]], skip_special_tokens=False)
-        both = tokenizer.decode([ids[i - 1], token], skip_special_tokens=False)
-        pieces.append(
-            both[len(before) :] if both.startswith(before) else tokenizer.decode([token], skip_special_tokens=False)
-        )
+
+    def text(*tokens: int) -> str:
+        return str(tokenizer.decode(list(tokens), skip_special_tokens=False))
+
+    pieces = [text(token) for token in ids[:1]]
+    for last, token in pairwise(ids):
+        before, both = text(last), text(last, token)
+        pieces.append(both[len(before) :] if both.startswith(before) else text(token))
     return pieces
 
 
