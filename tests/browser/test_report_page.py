@@ -55,6 +55,9 @@ def test_filter_sort_and_search(watched, report_file):
     page.select_option("#explorer label:has-text('sort') select", "easy")
     shares = [int(x.split("/")[0]) for x in page.locator("#explorer tbody td:nth-child(2)").all_inner_texts()]
     assert shares == sorted(shares, reverse=True)
+    page.select_option("#explorer label:has-text('success rate') select", "fell")
+    assert set(page.locator("#explorer .list tbody .tag").all_inner_texts()) <= {"lost", "kept"}
+    page.select_option("#explorer label:has-text('success rate') select", "")
     page.fill("#explorer input", "p004")
     assert page.inner_text("#explorer [role=status]") == "1 of 90 problems"
 
@@ -114,7 +117,7 @@ def test_without_scripts_the_numbers_are_there(watched, report_file):
     tab.page.goto(report_file.resolve().as_uri())
     assert "GRPO shrank" in tab.page.inner_text("h1")
     assert "chance alone would flip" in tab.page.inner_text("#verdict")
-    assert tab.page.locator("#support tbody tr").count() == 3
+    assert tab.page.locator("#support tbody tr").count() == 4
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (820, "dark"), (390, "light"), (390, "dark")])

@@ -16,6 +16,10 @@ def test_math500_counts(shared, tmp_path):
     base, trained = (p["curve"]["v"] for p in data["policies"])
     assert [round(base[0], 3), round(trained[0], 3)] == [0.614, 0.779]
     assert [round(base[-1], 3), round(trained[-1], 3)] == [0.962, 0.930]
+    assert round(found["by_budget"][-2][2], 2) == 17.07
+    calls = [found["verdict"].count(v) for v in ("shrunk", "expanded", "undetermined")]
+    assert calls == [2, 2, 18]
+    assert all(bool(e) == (c in "gl") for e, c in zip(found["evidence"], found["change"], strict=True))
     words = re.sub(r"<[^>]+>", "", html)
     assert "SimpleRL-Zoo shrank what the base can solve." in words
     assert "19 problems that the base solved in 128 samples are lost and 3 gained" in words

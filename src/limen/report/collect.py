@@ -10,7 +10,7 @@ from typing import Any
 
 import limen
 from limen.errors import DataError
-from limen.measure import Comparison, PassCurve, compare, pass_curve
+from limen.measure import Comparison, CountTable, PassCurve, QuestionVerdicts, compare, pass_curve, split_half
 from limen.provenance import provenance
 from limen.report.model import (
     Change,
@@ -23,11 +23,13 @@ from limen.report.model import (
     ReportData,
     Role,
     Series,
+    SplitHalf,
     Training,
 )
 from limen.report.notes import find_notes
 from limen.report.samples import Samples, read_samples
 from limen.report.sources import Source
+from limen.report.words import p_number
 from limen.store import Run
 from limen.types import Problem
 
@@ -58,6 +60,7 @@ def collect(
         policies=policies,
         contrasts=contrasts,
         problems=_problems(sources, ids, samples),
+        split_half=_split_half(sources[0].table, seed),
         training=[t for t in training if t.series],
         notes=notes,
         provenance=[(s.table.name, _origin(s)) for s in sources],
@@ -142,10 +145,36 @@ def _contrast(index: int, found: Comparison, ids: Sequence[str]) -> Contrast:
         rates={"SRR": s.SRR, "NDR": s.NDR, "SDS": s.SDS, "NSCR": s.NSCR},
         difference=Curve(found.k_K.tolist(), *[x.tolist() for x in gap]),
         change_P=[change.get(p, "") for p in ids],
-        verdict_P=[""] * len(ids),
-        q_P=[math.nan] * len(ids),
+        **_questions(found, ids),
+        by_budget=[(k, r["E"], r["S"], r["chance_each_way"]) for k, r in found.support_by_k.items()],
         notes=_own_notes(found),
     )
+
+
+def _questions(found: Comparison, ids: Sequence[str]) -> dict[str, Any]:
+    """Verdicts per problem, in the order of `ids`, with their evidence in words."""
+    q, at = found.questions, {p: i for i, p in enumerate(found.base.problem_ids)}
+    if q is None:
+        return {"verdict_P": [""] * len(ids)}
+    verdicts = q.verdict_P.tolist()
+    if isinstance(q, QuestionVerdicts):
+        words = [f"p = {p_number(x)}" for x in q.p_flip_P.tolist()]
+        rates = q.rate_P.tolist()
+    else:
+        words = [f"probability {x:.3f}" for x in q.probability_P.tolist()]
+        rates = [""] * len(verdicts)
+    flips = {"shrunk", "expanded", "undetermined"}
+    evidence = [w if v in flips else "" for v, w in zip(verdicts, words, strict=True)]
+    columns = {"verdict_P": verdicts, "evidence_P": evidence, "rate_P": rates}
+    return {"fdr": q.q, **{k: [v[at[p]] if p in at else "" for p in ids] for k, v in columns.items()}}
+
+
+def _split_half(table: CountTable, seed: int) -> SplitHalf | None:
+    if table.stop is not None or table.n_min < 2:
+        return None
+    s = split_half(table.n_P, table.c_P, seed)
+    rates = {"SRR": s.SRR, "NDR": s.NDR, "SDS": s.SDS, "NSCR": s.NSCR}
+    return SplitHalf(table.n_min // 2, s.P, s.E, s.S, s.O, s.chance_each_way, s.mcnemar_p, rates)
 
 
 def _own_notes(found: Comparison) -> list[str]:

@@ -73,6 +73,8 @@ def _figures(data: ReportData) -> dict[str, Callable[[Figure], None]]:
         figures["difference"] = lambda f: _difference(f, data)
         figures["flips"] = lambda f: _flips(f, data)
         figures["support"] = lambda f: _support(f, data)
+    if any(len(c.by_budget) > 1 for c in data.contrasts):
+        figures["budget"] = lambda f: _budget(f, data)
     if any(t.series for t in data.training):
         figures["training"] = lambda f: _training(f, data)
     return figures
@@ -91,9 +93,9 @@ def _color(data: ReportData, i: int) -> str:
     return CONTROL if data.policies[i].role == "control" else COLORS[i % len(COLORS)]
 
 
-def _log_k(ax: Axes, k_max: int) -> None:
+def _log_k(ax: Axes, k_max: int, most: int = 10) -> None:
     top = max(1, int(math.log2(k_max)))
-    ticks = [2**e for e in range(0, top + 1, max(1, math.ceil((top + 1) / 10)))]
+    ticks = [2**e for e in range(0, top + 1, max(1, math.ceil((top + 1) / most)))]
     ax.set_xscale("log", base=2)
     ax.set_xticks(ticks, [str(t) for t in ticks])
     ax.minorticks_off()
@@ -214,6 +216,28 @@ def _support(figure: Figure, data: ReportData) -> None:
     figure.legend(
         loc="outside upper center", ncols=4, frameon=False, labelcolor=SOFT, handlelength=1, columnspacing=1.4
     )
+
+
+def _budget(figure: Figure, data: ReportData) -> None:
+    """Expected lost and gained problems at every budget, beside what chance alone flips."""
+    rows = [c for c in data.contrasts if len(c.by_budget) > 1]
+    columns = min(3, len(rows))
+    lines = math.ceil(len(rows) / columns)
+    figure.set_size_inches(0.4 + 2.3 * columns, 0.4 + 2.0 * lines)
+    axes = figure.subplots(lines, columns, squeeze=False, sharey=True).ravel()
+    for ax in axes[len(rows) :]:
+        ax.set_visible(False)
+    for ax, c in zip(axes, rows, strict=False):
+        ks, gained, lost, chance = zip(*c.by_budget, strict=True)
+        ax.plot(ks, lost, color=LOST, linewidth=1.5, label="lost")
+        ax.plot(ks, gained, color=GAINED, linewidth=1.5, label="gained")
+        ax.plot(ks, chance, color=INK, linewidth=1.1, linestyle=(0, (1.5, 1.5)), label="chance alone, each way")
+        _log_k(ax, ks[-1], 5)
+        ax.set_ylim(bottom=0)
+        ax.set_title(data.policies[c.policy].name, fontsize=8.5, loc="left", color=INK)
+    axes[0].set_ylabel("problems")
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, labelcolor=SOFT)
 
 
 def _training(figure: Figure, data: ReportData) -> None:

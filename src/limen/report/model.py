@@ -6,6 +6,7 @@ Policies are referred to by their position in `ReportData.policies`; position 0 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -68,7 +69,9 @@ class Contrast:
     """A policy against the base, at an equal budget of `budget` samples a problem.
 
     `chance_lost`, `chance_gained`: flips expected of two draws of one policy, given the pooled counts.
-    `verdict_P`: per problem shrunk / expanded / kept / out / undetermined under a false discovery rate.
+    `verdict_P`: per problem shrunk / expanded / kept / out / undetermined under the false discovery rate `fdr`, with
+    `evidence_P` in words; `rate_P`: fell / rose / same, of the success rate. "" where the problem is not in both.
+    `by_budget`: expected (k, gained, lost, chance flips each way) at smaller budgets.
     """
 
     policy: int
@@ -84,12 +87,29 @@ class Contrast:
     difference: Curve
     change_P: Sequence[Change]
     verdict_P: Sequence[str]
-    q_P: Sequence[float]
+    evidence_P: Sequence[str] = ()
+    rate_P: Sequence[str] = ()
+    fdr: float = math.nan
+    by_budget: Sequence[tuple[int, float, float, float]] = ()
     notes: Sequence[str] = ()
 
     @property
     def net(self) -> int:
         return self.gained - self.lost
+
+
+@dataclass(frozen=True, slots=True)
+class SplitHalf:
+    """The base against itself: its samples split at random into two halves of `budget` each (A/A)."""
+
+    budget: int
+    kept: int
+    gained: int
+    lost: int
+    never: int
+    chance: float
+    p_value: float
+    rates: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +179,7 @@ class ReportData:
     policies: Sequence[Policy]
     contrasts: Sequence[Contrast]
     problems: Sequence[ProblemItem]
+    split_half: SplitHalf | None = None
     training: Sequence[Training] = ()
     notes: Sequence[Note] = ()
     provenance: Sequence[tuple[str, Mapping[str, Any]]] = ()

@@ -61,7 +61,9 @@ def page_data(data: ReportData, slots: Sequence[int], folder: str) -> dict[str, 
                 "difference": _curve(c.difference),
                 "change": "".join(_CODE[x] for x in c.change_P),
                 "verdict": list(c.verdict_P),
-                "q": [_round(q) for q in c.q_P],
+                "evidence": list(c.evidence_P),
+                "rate": list(c.rate_P),
+                "by_budget": [[k, *(_round(x, 4) for x in rest)] for k, *rest in c.by_budget],
             }
             for c in data.contrasts
         ],

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from limen.report.model import Curve, Policy, ReportData
+from limen.report.model import Curve, Policy, ReportData, SplitHalf
 from limen.report.words import p_number, rate
 
 RATES = ("SRR", "NDR", "SDS", "NSCR")
@@ -99,6 +99,10 @@ def support_table(data: ReportData) -> Table:
                 *[rate(c.rates.get(key, math.nan)) for key in RATES],
             )
         )
+    kinds = tuple(data.policies[c.policy].role for c in data.contrasts)
+    if data.split_half is not None:
+        rows.append(_split_row(data.base.name, data.split_half))
+        kinds += ("control",)
     caption = (
         f"Problems by whether {data.base.name} and the policy solve them at least once in their samples: P both, "
         "E only the policy (gained), S only the base (lost), O neither. By chance: flips expected of two draws of one "
@@ -106,8 +110,14 @@ def support_table(data: ReportData) -> Table:
         "SDS their harmonic mean, NSCR = (E−S)/(P+E+S)."
     )
     columns = ("policy", "P", "E", "E by chance", "S", "S by chance", "O", "p", *RATES)
-    kinds = tuple(data.policies[c.policy].role for c in data.contrasts)
     return Table("support", columns, tuple(rows), caption, kinds)
+
+
+def _split_row(base: str, s: SplitHalf) -> tuple[str, ...]:
+    """The A/A row: what the same columns show where nothing was trained."""
+    name = f"{base} against itself (halves of {s.budget})"
+    cells = (s.kept, s.gained, f"{s.chance:.1f}", s.lost, f"{s.chance:.1f}", s.never, p_number(s.p_value))
+    return (name, *map(str, cells), *[rate(s.rates.get(key, math.nan)) for key in RATES])
 
 
 def health_table(data: ReportData) -> Table:
@@ -231,6 +241,18 @@ def csv_files(data: ReportData) -> dict[str, str]:
             for n, c in zip(names, data.contrasts, strict=True)
         ]
         files["support.csv"] = files["flips.csv"] = csv_text(head, rows)
+        files["budget.csv"] = csv_text(
+            ("policy", "k", "gained", "lost", "chance_each_way"),
+            ((n, *point) for n, c in zip(names, data.contrasts, strict=True) for point in c.by_budget),
+        )
+        files["verdicts.csv"] = csv_text(
+            ("policy", "problem_id", "change", "verdict", "evidence", "rate"),
+            (
+                (n, q.id, c.change_P[i], c.verdict_P[i], *(x[i] if x else "" for x in (c.evidence_P, c.rate_P)))
+                for n, c in zip(names, data.contrasts, strict=True)
+                for i, q in enumerate(data.problems)
+            ),
+        )
     if data.training:
         files["training.csv"] = csv_text(
             ("run", "quantity", "step", "value"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from typing import Literal
 
@@ -74,6 +75,12 @@ def _verdict(data: ReportData, c: Contrast) -> Verdict:
         f"{c.budget} samples {'is' if c.lost == 1 else 'are'} lost and {c.gained} gained; chance alone would flip "
         f"{chance}. Exact McNemar test of the net change ({signed_count(c.net)}): {p_text(c.p_value)}."
     )
+    called = Counter(c.verdict_P)
+    if called["shrunk"] + called["expanded"] + called["undetermined"]:
+        sentence += (
+            f" Problem by problem, at a false discovery rate of {c.fdr:.0%}: {called['shrunk']} called lost and "
+            f"{called['expanded']} called gained, {called['undetermined']} flips too thin to call."
+        )
     word = {"shrank": "Shrank.", "grew": "Widened.", "chance": "No more than chance."}[kind]
     if policy.role == "control":
         word = "Control (the base drawn twice): " + (

@@ -32,6 +32,30 @@ function flips() {
   });
 }
 
+// The same counts had each policy been given fewer samples: does the loss come with the budget, or go?
+function budgets() {
+  const root = byId("budgets");
+  if (!root) return;
+  const rows = DATA.contrasts.filter((c) => c.by_budget.length > 1);
+  const top = Math.max(1, ...rows.flatMap((c) => c.by_budget.flatMap((r) => r.slice(1))));
+  root.replaceChildren(...rows.map((c) => {
+    const box = h("div"), line = h("p", { class: "small" }), ks = c.by_budget.map((r) => r[0]);
+    const parts = [["lost", 2, "var(--lost)", ""], ["gained", 1, "var(--gained)", ""], ["chance, each way", 3, "var(--ink)", "2 3"]];
+    const say = (row) => line.replaceChildren(`k = ${row[0]}: `, ...parts.flatMap(([name, at, tint], j) => [j ? " · " : "", h("i", { class: "swatch", css: { background: tint } }), `${name} ${compact(row[at])}`]));
+    responsive(box, (width) => {
+      const height = 170, m = { l: 34, r: 8, t: 8, b: 22 }, X = (k) => linear(0, Math.log2(ks[ks.length - 1]) || 1, m.l, width - m.r)(Math.log2(k)), Y = linear(0, top, height - m.b, m.t);
+      const svg = s("svg", { class: "plot", viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": `${DATA.policies[c.policy].name}: expected problems lost and gained at smaller budgets, and by chance` });
+      for (const t of ticks(0, top, 4)) svg.append(s("line", { class: "grid", x1: m.l, x2: width - m.r, y1: Y(t), y2: Y(t) }), s("text", { x: m.l - 6, y: Y(t) + 4, "text-anchor": "end" }, compact(t)));
+      for (const k of powers(ks[ks.length - 1], 6)) svg.append(s("text", { x: X(k), y: height - 4, "text-anchor": "middle" }, k));
+      for (const [, at, tint, dashes] of parts) svg.append(s("path", { d: linePath(ks, c.by_budget.map((r) => r[at]), X, Y), fill: "none", stroke: tint, "stroke-width": 1.8, "stroke-dasharray": dashes, "stroke-linejoin": "round" }));
+      svg.addEventListener("pointermove", (e) => { const r = svg.getBoundingClientRect(), x = ((e.clientX - r.left) / r.width) * width; say(c.by_budget.reduce((a, b) => (Math.abs(X(b[0]) - x) < Math.abs(X(a[0]) - x) ? b : a))); });
+      return svg;
+    });
+    say(c.by_budget[c.by_budget.length - 1]);
+    return h("figure", null, h("h3", null, DATA.policies[c.policy].name), box, line);
+  }));
+}
+
 function flow() {
   const root = byId("flow");
   if (!root) return;

@@ -7,7 +7,7 @@ function explorer() {
   const root = byId("explorer");
   if (!root) return;
   const contrasts = DATA.contrasts, trained = contrasts.findIndex((c) => DATA.policies[c.policy].role === "trained");
-  const state = { contrast: Math.max(0, trained), change: "", verdict: "", task: "", text: "", sort: "loss", limit: PAGE, open: -1 };
+  const state = { contrast: Math.max(0, trained), change: "", verdict: "", rate: "", task: "", text: "", sort: "loss", limit: PAGE, open: -1 };
   const share = (p, i) => (P.n[p][i] ? P.c[p][i] / P.n[p][i] : 0);
   const now = () => contrasts[state.contrast];
   const change = (i) => (now() ? CHANGE[now().change[i]] : "");
@@ -27,7 +27,7 @@ function explorer() {
     const text = state.text.toLowerCase();
     return P.id.map((_, i) => i).filter((i) =>
       (!state.change || change(i) === state.change) && (!state.task || P.task[i] === state.task) &&
-      (!state.verdict || now().verdict[i] === state.verdict) &&
+      (!state.verdict || now().verdict[i] === state.verdict) && (!state.rate || now().rate[i] === state.rate) &&
       (!text || P.id[i].toLowerCase().includes(text) || P.preview[i].toLowerCase().includes(text))).sort((a, b) => sorts[state.sort][1](a, b) || a - b);
   }
 
@@ -44,7 +44,7 @@ function explorer() {
     body.replaceChildren(...rows.slice(0, state.limit).map((i) => h("tr", { "aria-selected": String(i === state.open), on: { click: (e) => { if (e.target.tagName !== "A") go(i); } } },
       h("td", null, h("a", { class: "q", href: link(i) }, plain(P.preview[i] || P.id[i])), h("div", { class: "pid" }, P.task[i] ? `${P.task[i]} · ` : "", P.id[i])),
       columns().map((p) => cell(p, i)),
-      now() ? h("td", null, h("span", { class: `tag ${change(i)}` }, change(i)), h("div", { class: "pid" }, now().verdict[i] || "")) : "")));
+      now() ? h("td", null, h("span", { class: `tag ${change(i)}` }, change(i)), h("div", { class: "pid" }, ["shrunk", "expanded", "undetermined"].includes(now().verdict[i]) ? now().verdict[i] : "")) : "")));
     count.textContent = `${rows.length} of ${P.id.length} problems`;
     more.hidden = rows.length <= state.limit;
   }
@@ -67,7 +67,7 @@ function explorer() {
 
   const option = (value, text) => h("option", { value }, text);
   const select = (label, key, options, numeric) => h("label", { class: "small" }, label, " ", h("select", { on: { change: (e) => { state[key] = numeric ? Number(e.target.value) : e.target.value; state.limit = PAGE; list(); } } }, options));
-  const tasks = [...new Set(P.task)].filter(Boolean).sort(), verdicts = [...new Set(contrasts.flatMap((c) => c.verdict))].filter(Boolean).sort();
+  const tasks = [...new Set(P.task)].filter(Boolean).sort(), verdicts = ["shrunk", "expanded", "undetermined"].filter((v) => contrasts.some((c) => c.verdict.includes(v))), rates = ["fell", "rose"].filter((v) => contrasts.some((c) => c.rate.includes(v)));
   const tally = (key) => contrasts.length ? ` (${(now().change.match(new RegExp(key, "g")) || []).length})` : "";
   const changes = () => [option("", "all"), ...Object.entries(CHANGE).map(([k, v]) => option(v, v + tally(k)))];
   const changeSelect = select("change", "change", changes());
@@ -76,6 +76,7 @@ function explorer() {
   root.replaceChildren(
     h("div", { class: "controls", role: "search" }, which, contrasts.length ? changeSelect : null,
       verdicts.length ? select("under FDR", "verdict", [option("", "all"), ...verdicts.map((v) => option(v, v))]) : null,
+      rates.length ? select("success rate", "rate", [option("", "all"), ...rates.map((v) => option(v, v))]) : null,
       tasks.length > 1 ? select("task", "task", [option("", "all"), ...tasks.map((t) => option(t, t))]) : null,
       select("sort", "sort", Object.entries(sorts).map(([k, v]) => option(k, v[0]))),
       h("label", { class: "small" }, "search ", h("input", { type: "search", on: { input: (e) => { state.text = e.target.value; state.limit = PAGE; list(); } } }))),

@@ -23,6 +23,14 @@ function cutText(r) {
   return [...plain(r.text.slice(0, r.cut)), h("span", { class: "cut" }, `\n… ${r.left.toLocaleString("en")} characters left out here; the run folder has them …\n`), ...plain(r.text.slice(r.cut))];
 }
 
+// What the exact tests say of this problem alone.
+function judged(c, i) {
+  const flip = ["shrunk", "expanded", "undetermined"].includes(c.verdict[i]);
+  const said = flip ? `${c.verdict[i]}${c.evidence[i] ? ` (${c.evidence[i]})` : ""}` : "";
+  const rate = c.rate[i] && c.rate[i] !== "same" ? `success rate ${c.rate[i]}` : "";
+  return h("small", null, [said, rate].filter(Boolean).join(" · "));
+}
+
 function history(rows) {
   const names = [...new Set(rows.map((r) => r[0]))];
   return names.map((name) => h("p", { class: "small" }, `${name}, correct over steps: `, rows.filter((r) => r[0] === name).map((r) => `${r[1]}: ${r[2]}/${r[3]}`).join(" · ")));
@@ -33,7 +41,7 @@ function problem(i, d) {
     h("tbody", null, DATA.policies.map((p, j) => {
       const c = DATA.contrasts.find((x) => x.policy === j), n = P.n[j][i];
       return h("tr", null, h("th", { scope: "row" }, p.name), h("td", { class: "num" }, n ? `${P.c[j][i]} of ${n}` : "–"),
-        h("td", null, c ? [h("span", { class: `tag ${CHANGE[c.change[i]]}` }, CHANGE[c.change[i]]), " ", c.verdict[i] ? h("small", null, `${c.verdict[i]}${finite(c.q[i]) ? ` (q = ${compact(c.q[i])})` : ""}`) : null] : ""));
+        h("td", null, c ? [h("span", { class: `tag ${CHANGE[c.change[i]]}` }, CHANGE[c.change[i]]), " ", judged(c, i)] : ""));
     })));
   const sides = DATA.policies.map((p, j) => {
     const own = d.responses.filter((r) => r.p === j), answers = (d.answers || [])[j] || [];

@@ -23,6 +23,7 @@ theme();
 flips();
 curves();
 flow();
+budgets();
 training();
 explorer();
 live();
