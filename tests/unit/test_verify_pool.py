@@ -102,15 +102,3 @@ def test_a_script_without_a_main_guard_works(tmp_path):
 def test_unknown_names_and_settings_are_one_clear_error(spec):
     with pytest.raises(ConfigError):
         judge("1", "1", spec)
-
-
-def test_reasoning_gym_counts_full_score_only():
-    import reasoning_gym
-
-    entry = reasoning_gym.create_dataset("chain_sum", size=1, seed=3)[0]
-    data = {"source_dataset": "chain_sum", "entry": entry}
-    with VerifierPool("reasoning_gym", workers=1, deadline=5.0) as pool:
-        right, partial, nothing = pool.judge_many(
-            [JudgeItem(entry["answer"], r, data) for r in (entry["answer"], f"it is {entry['answer']} I think", " ")]
-        )
-    assert (right.outcome, partial.outcome, nothing.outcome) == ("correct", "wrong", "no_answer")

@@ -40,12 +40,7 @@ class Math(AnswerVerifier):
     options: MathOptions
 
     def extract(self, response: str, metadata: Mapping[str, Any]) -> Extraction:
-        found = super().extract(response, metadata)
-        if found.rule == "box" and self.options.join_boxes and self.options.box == "last":
-            group = extract.adjacent_boxes(response)
-            if len(group) > 1:
-                return Extraction(extract.JOIN.join(group), "boxes")
-        return found
+        return extract.final_answer(response, self.options.box, self.options.where, self.options.join_boxes)
 
     def quick(self, gold: str, answer: str, metadata: Mapping[str, Any]) -> Decision | None:
         return self._compare(gold, answer, quick=True)
@@ -76,9 +71,15 @@ class Math(AnswerVerifier):
         """A gold answer in prose cannot be judged by anything here; an answer in odd characters equals nothing."""
         if result.rule == "prose" or len(_WORD.findall(_COMMAND.sub(" ", gold.text))) > 4:
             return Decision("unjudged", "gold", answer)
+        if result.rule == "too large":
+            return Decision("unjudged", "too large", answer)
         if result.rule == "unread" and gold.readings and _ODD.search(answer):
             return Decision("wrong", "unreadable", answer)
         return None
+
+    def understands(self, gold: str) -> bool:
+        reading = read(gold, False)
+        return bool(reading.readings) or (reading.words is not None and len(reading.words.split()) <= 4)
 
     def _ask_math_verify(self, gold: str, answer: str) -> Decision:
         from limen.verify.mathverify import equal

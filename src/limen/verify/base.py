@@ -71,5 +71,9 @@ class Verifier:
     def decide(self, gold: str, answer: str, metadata: Mapping[str, Any]) -> Decision:
         raise NotImplementedError
 
+    def understands(self, gold: str) -> bool:
+        """False for a gold answer that can be matched as text only."""
+        return True
+
     def check(self, metadata: Mapping[str, Any]) -> None:
         """Raise `DataError` where a problem lacks what this verifier needs."""

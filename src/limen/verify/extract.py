@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from limen.verify.base import Extraction
 
-_BOX_TOKENS = re.compile(r"\\(?:boxed|fbox|framebox)(?![A-Za-z])|\\[\\{}]|[{}]")
+_BOX_COMMAND = re.compile(r"\\(?:boxed|fbox|framebox)(?![A-Za-z])")
+_BOX_TOKENS = re.compile(_BOX_COMMAND.pattern + r"|\\[\\{}]|\{+|\}+")
 _BOX_BARE = re.compile(r"\s*([^\s{}$\\.,]+|\\[A-Za-z]+)")
-_TAG = re.compile(r"<answer>(.*?)</answer>", re.IGNORECASE | re.DOTALL)
 _HASHES = re.compile(r"^[ \t>*]{0,8}####+[ \t]*(.*)$", re.MULTILINE)
 _PHRASE = re.compile(
     r"\b(?:final\s{1,3}|correct\s{1,3}|my\s{1,3})?(?:answer|solution|result)\b"
@@ -45,19 +45,22 @@ def boxes(text: str) -> list[Box]:
     found: list[Box] = []
     opened: list[tuple[int, int, int]] = []
     depth, expect, expect_end = 0, -1, -1
-    for match in _BOX_TOKENS.finditer(text):
+    first = _BOX_COMMAND.search(text)
+    for match in _BOX_TOKENS.finditer(text, first.start()) if first else ():
         token = match.group()
-        if token == "{":
+        if token[0] == "{":
             if expect >= 0 and not text[expect_end : match.start()].strip():
-                opened.append((expect, match.end(), depth))
-            depth, expect = depth + 1, -1
-        elif token == "}":
-            depth, expect = max(0, depth - 1), -1
-            if opened and opened[-1][2] >= depth:
-                start, inside, _ = opened.pop()
+                opened.append((expect, match.start() + 1, depth))
+            depth, expect = depth + len(token), -1
+        elif token[0] == "}":
+            after, expect = max(0, depth - len(token)), -1
+            while opened and opened[-1][2] >= after:
+                start, inside, outside = opened.pop()
+                end = match.start() + depth - outside
                 while found and found[-1].start > start:
                     found.pop()
-                found.append(Box(start, match.end(), text[inside : match.start()]))
+                found.append(Box(start, end, text[inside : end - 1]))
+            depth = after
         elif len(token) > 2:
             expect, expect_end = match.start(), match.end()
             bare = _BOX_BARE.match(text, match.end(), match.end() + 80)
@@ -66,32 +69,36 @@ def boxes(text: str) -> list[Box]:
     return [box for box in found if box.content.strip()]
 
 
-def last_box(text: str, first: bool = False) -> str | None:
-    all_boxes = boxes(text)
-    return (all_boxes[0] if first else all_boxes[-1]).content.strip() if all_boxes else None
+def last_box(text: str) -> str | None:
+    """Content of the last box."""
+    found = boxes(text)
+    return found[-1].content.strip() if found else None
 
 
-def adjacent_boxes(text: str) -> list[str]:
+def adjacent(text: str, found: list[Box]) -> list[str]:
     """Contents of the last boxes that only "and", "or", commas, `$` and space stand between."""
-    all_boxes = boxes(text)
     group: list[str] = []
-    for i in range(len(all_boxes) - 1, -1, -1):
-        if i + 1 < len(all_boxes):
-            between = text[all_boxes[i].end : all_boxes[i + 1].start]
+    for i in range(len(found) - 1, -1, -1):
+        if i + 1 < len(found):
+            between = text[found[i].end : found[i + 1].start]
             if len(between) > 60 or not _BETWEEN.fullmatch(between):
                 break
-        group.append(all_boxes[i].content.strip())
+        group.append(found[i].content.strip())
+        if len(group) > _MOST_BOXES:
+            break
     return group[::-1]
 
 
+_MOST_BOXES = 64
 _BETWEEN = re.compile(r"(?:\s|[$,;]|\\[()\[\],; ]|\\quad|\\text\{|\}|and|or|[A-Za-z]\w?\s*=)*")
 
 
 def tagged(text: str) -> str | None:
-    found = None
-    for match in _TAG.finditer(text):
-        found = match
-    return found.group(1).strip() if found else None
+    """Content of the last `<answer>...</answer>`."""
+    folded = text.lower() if "<ANSWER>" in text or "<Answer>" in text else text
+    end = folded.rfind("</answer>")
+    start = folded.rfind("<answer>", 0, end) if end >= 0 else -1
+    return text[start + len("<answer>") : end].strip() if start >= 0 else None
 
 
 def hashed(text: str) -> str | None:
@@ -119,8 +126,8 @@ def phrased(text: str) -> str | None:
 def bare(text: str) -> str | None:
     """A response of one line, or a last line that is an answer and not prose."""
     text = text.strip()
-    if not text:
-        return None
+    if not text or _BOX_COMMAND.search(text, max(0, len(text) - _ONE_LINE)):
+        return None  # a box that is empty or never closes is no answer
     if "\n" not in text:
         return text if len(text) <= _ONE_LINE and not _PROSE.search(text) else None
     line = text[text.rfind("\n") + 1 :].strip(" \t*")
@@ -130,22 +137,25 @@ def bare(text: str) -> str | None:
     return None
 
 
-def final_answer(text: str, box: str = "last", where: str = "any") -> Extraction:
+def final_answer(text: str, box: str = "last", where: str = "any", join: bool = False) -> Extraction:
     """The final answer of a response.
 
     `box`: which box counts, "last" or "first". `where`: "boxed" takes boxes only, "marked" boxes, tags, `####` and
-    phrases, "any" also a bare answer.
+    phrases, "any" also a bare answer. `join`: the last boxes that stand side by side, with `JOIN` between them.
     """
-    found = last_box(text, first=box == "first")
-    if found is not None:
-        return Extraction(found, "box")
+    found = boxes(text)
+    if found:
+        group = adjacent(text, found) if join and box == "last" else []
+        if len(group) > 1:
+            return Extraction(JOIN.join(group), "boxes")
+        return Extraction(found[0 if box == "first" else -1].content.strip(), "box")
     if where != "boxed":
         for rule, look in (("tag", tagged), ("hashes", hashed), ("phrase", phrased)):
-            found = look(text)
-            if found:
-                return Extraction(found, rule)
+            answer = look(text)
+            if answer:
+                return Extraction(answer, rule)
     if where == "any":
-        found = bare(text)
-        if found:
-            return Extraction(found, "bare")
+        answer = bare(text)
+        if answer:
+            return Extraction(answer, "bare")
     return Extraction(None, "no box" if where == "boxed" else "no answer found")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
@@ -102,7 +103,7 @@ def _meets(layer: NoiseOptions, item: JudgeItem, verdict: Verdict) -> bool:
     error = (answer - gold) / abs(gold)
     if layer.side != "both" and (error > 0) != (layer.side == "above"):
         return False
-    return bool(abs(error) < layer.below)
+    return abs(error) < Fraction(str(layer.below))
 
 
 def _draw(layer: NoiseOptions, purpose: str, item: JudgeItem) -> float:

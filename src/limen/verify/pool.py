@@ -94,6 +94,10 @@ class VerifierPool:
         """Verdict on one response."""
         return self.judge_many([JudgeItem(gold, response, metadata or {})])[0]
 
+    def understands(self, gold: str) -> bool:
+        """False for a gold answer that the verifier can match as text only (or through another library)."""
+        return self._verifier.understands(gold)
+
     def _judge_here(
         self, i: int, item: JudgeItem, waiting: OrderedDict[_Key, tuple[dict[str, Any], list[int], str]]
     ) -> Verdict | None:

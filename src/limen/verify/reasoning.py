@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
@@ -30,8 +31,8 @@ class ReasoningGym(Verifier):
         return Decision("correct", "string") if answer == metadata["entry"].get("answer") else None
 
     def decide(self, gold: str, answer: str, metadata: Mapping[str, Any]) -> Decision:
-        dataset = _dataset(str(metadata["source_dataset"]))
-        score = float(dataset.score_answer(answer, dict(metadata["entry"])))
+        config = json.dumps(metadata.get("config") or {}, sort_keys=True)
+        score = float(_dataset(str(metadata["source_dataset"]), config).score_answer(answer, dict(metadata["entry"])))
         return Decision("correct" if score == 1.0 else "wrong", "reasoning_gym")
 
     def check(self, metadata: Mapping[str, Any]) -> None:
@@ -43,7 +44,12 @@ class ReasoningGym(Verifier):
 
 
 @lru_cache(maxsize=64)
-def _dataset(name: str) -> Any:
+def _dataset(name: str, config: str) -> Any:
+    """The task as it was set up; a configuration that JSON has bent out of shape falls back to the defaults."""
     import reasoning_gym
 
-    return reasoning_gym.create_dataset(name, size=1, seed=0)
+    settings = {k: v for k, v in json.loads(config).items() if k != "size"}
+    try:
+        return reasoning_gym.create_dataset(name, size=1, **settings)
+    except (AssertionError, TypeError, ValueError):
+        return reasoning_gym.create_dataset(name, size=1, seed=0)

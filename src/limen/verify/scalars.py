@@ -106,9 +106,13 @@ def _plain(gold: Node, answer: Node, policy: MathOptions) -> Result:
     if any(n == ("const", "oo") for x in (gold, answer) for n in walk(x)):
         return Result(None if not (infinite(gold) or infinite(answer)) else False, "infinity")
     try:
-        a, b = exact(gold), exact(answer)
+        a = exact(gold)
     except Undecided:
         return Result(None, "pole")
+    try:
+        b = exact(answer)
+    except Undecided:
+        return Result(False if is_number(gold) else None, "undefined")
     if a is not None and b is not None:
         return _rationals(gold, answer, a, b, policy)
     if not is_number(gold) or not is_number(answer):
@@ -175,7 +179,7 @@ def _irrationals(gold: Node, answer: Node, policy: MathOptions) -> Result:
         other, huge = (b, gold) if a is None else (a, answer)
         if other is not None and abs(other) < 1e300 and _is_huge(huge):
             return Result(False, "magnitude")
-        return Result(None, "numeric")
+        return Result(None, "too large" if _large(huge) else "numeric")
     identical_value = identical(gold, answer)
     if identical_value:
         return Result(None, "numeric") if _beyond_digits(gold, answer) else Result(True, "numeric")
@@ -203,6 +207,12 @@ def _long(node: Node) -> bool:
     if base is None or exponent is None or exponent.denominator != 1:
         return False
     return bool(abs(exponent) * bits(base) > MAX_BITS)
+
+
+def _large(node: Node) -> bool:
+    """True for numbers that are undecided because of powers and factorials: math-verify would only hang on them."""
+    kinds = {n[0] for n in walk(node)} | {n[1] for n in walk(node) if n[0] == "fn"}
+    return bool(kinds & {"pow", "factorial", "binom"})
 
 
 def _is_huge(node: Node) -> bool:
