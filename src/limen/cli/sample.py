@@ -15,6 +15,7 @@ _RUN = "Running"
 def register(app: typer.Typer) -> None:
     """Add this module's commands to `app`."""
     app.command()(sample)
+    app.command()(score)
 
 
 def sample(
@@ -89,6 +90,41 @@ def sample(
     )
     run = sample_run(settings, out, progress=not quiet)
     _print(run, as_json)
+
+
+def score(
+    run: Annotated[Path, typer.Argument(help="Run folder whose responses are scored.")],
+    model: Annotated[str, typer.Option(help="Folder, hub name, `tiny` or `smollm2`.")],
+    name: Annotated[
+        str | None, typer.Option(help="Name that the scores are kept under; the model's otherwise.")
+    ] = None,
+    policy: Annotated[str | None, typer.Option(help="Only responses of this policy.")] = None,
+    step: Annotated[int | None, typer.Option(help="Only responses of this step.")] = None,
+    tokens: Annotated[bool, typer.Option("--tokens", help="Keep every token's log-probability.")] = False,
+    device: Annotated[str | None, typer.Option(rich_help_panel=_RUN, help="cpu, cuda, cuda:1.")] = None,
+    dtype: Annotated[str | None, typer.Option(rich_help_panel=_RUN, help="float32, bfloat16, float16.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+) -> None:
+    """Log-likelihood of a run's stored responses under a model (temperature 1, prompt masked)."""
+    from limen.engines.hf import TransformersEngine
+    from limen.sampling import score_run
+    from limen.store import Run
+
+    Run.open(run)
+    engine = TransformersEngine.load(model, device, dtype)
+    result = score_run(run, engine, name or model, policy, step, tokens, progress=not quiet)
+    if as_json:
+        typer.echo(json.dumps(result, indent=1))
+        return
+    typer.echo(
+        f"{run}: {result['scored']} responses, {result['tokens']} tokens in {result['seconds']:.1f} s under "
+        f"{result['scorer']}; mean log-probability of a token {result['mean_logprob']:.4f} nats"
+    )
+    if "noise_max" in result:
+        typer.echo(
+            f"  noise floor (other batching): mean {result['noise_mean']:.1e}, at most {result['noise_max']:.1e} nats"
+        )
 
 
 def _print(run: Any, as_json: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -71,6 +72,8 @@ class Run:
             info = json.loads(file.read_text(encoding="utf-8"))
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
             raise StoreError(f"{file} is corrupt ({error}): restore it, or start the run in a new folder") from error
+        if not isinstance(info, dict):
+            raise StoreError(f"{file} is corrupt (no JSON object): restore it, or start the run in a new folder")
         if info.get("schema", 0) > SCHEMA_VERSION:
             raise StoreError(f"{path} was written by a newer limen (schema {info['schema']}): update limen to read it")
         return cls(path, info)
@@ -110,7 +113,8 @@ class Run:
         if not file.exists():
             return PROBLEMS.empty_table()
         _check_shard(file)
-        return pq.read_table(file, schema=PROBLEMS)
+        with _whole(self.path / "problems.parquet"):
+            return pq.read_table(file, schema=PROBLEMS)
 
     # -- append-only tables --------------------------------------------------------------------------------
 
@@ -137,13 +141,19 @@ class Run:
         schema = TABLES[table]
         if data is None:
             return (schema if columns is None else pa.schema([schema.field(c) for c in columns])).empty_table()
-        return data.to_table(columns=None if columns is None else list(columns), filter=where)
+        with _whole(self.path / table):
+            return data.to_table(columns=None if columns is None else list(columns), filter=where)
 
     def rollouts(self, where: ds.Expression | None = None) -> Iterator[Rollout]:
         """Stream stored rollouts as records."""
         data = self.dataset("rollouts")
         if data is not None:
-            for batch in data.to_batches(filter=where):
+            batches = data.to_batches(filter=where)
+            while True:
+                with _whole(self.path / "rollouts"):
+                    batch = next(batches, None)
+                if batch is None:
+                    return
                 yield from (row_rollout(row) for row in batch.to_pylist())
 
     def keys(self, table: str, where: ds.Expression | None = None) -> set[tuple[str, str, int, int]]:
@@ -151,6 +161,18 @@ class Run:
         data = self.table(table, ["problem_id", "policy", "step", "sample_index"], where)
         columns: list[Iterable[Any]] = [c.to_pylist() for c in data.columns]
         return set(zip(*columns, strict=True)) if columns else set()
+
+
+@contextlib.contextmanager
+def _whole(path: Path) -> Iterator[None]:
+    """What Arrow raises where a file is readable at its end but damaged inside, as one clear error."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        raise StoreError(
+            f"{path} is corrupt: {str(error).splitlines()[0]}. Move the damaged shard out of the folder and run the "
+            "same command again, which makes anew only what it held"
+        ) from error
 
 
 def _check_shard(file: Path) -> None:

@@ -1,0 +1,126 @@
+"""`score_run`: log-likelihoods of a run's stored responses under a model."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.dataset as ds
+
+from limen.engines.protocol import Engine, ScoreRequest
+from limen.errors import DataError, ModelError
+from limen.progress import Meter
+from limen.store import Run
+from limen.store.schema import score_row
+from limen.types import Prompt, Rollout, Score
+
+AT_ONCE = 4096
+"""Responses that are in memory at one time."""
+NOISE_SAMPLE = 64
+
+
+def score_run(
+    path: str | Path,
+    engine: Engine,
+    scorer: str,
+    policy: str | None = None,
+    step: int | None = None,
+    tokens: bool = False,
+    progress: bool = True,
+) -> dict[str, Any]:
+    """Score every stored response of the run (of one policy and step, if given) and append to its `scores`.
+
+    scorer: name under which the scores are kept; what is scored under it already is left out, so that a killed
+    scoring goes on. tokens: keep every token's log-probability, not only their sum.
+
+    Returns what was done: `scored`, `tokens`, `seconds`, `mean_logprob` (mean over the new responses of their
+    per-token mean, nats), and the noise floor: `noise_max` and `noise_mean`, the difference of per-token means when
+    up to 64 responses are scored one by one instead of in batches.
+
+    Raises `DataError` where a response has no token ids or no stored prompt, `ModelError` for an engine that cannot
+    score.
+    """
+    if not engine.capabilities.score:
+        raise ModelError(f"the engine '{engine.name}' cannot score stored responses: use transformers")
+    run = Run.open(path)
+    where = _filter(policy, step)
+    mine = ds.field("scorer") == scorer
+    done = run.keys("scores", mine if where is None else mine & where)
+    prompts = run.prompts()
+    total = run.table("rollouts", ["step"], where).num_rows
+    means: list[float] = []
+    probe: list[tuple[ScoreRequest, float]] = []
+    rollouts = (r for r in run.rollouts(where) if (r.problem_id, r.policy, r.step, r.sample_index) not in done)
+    with (
+        run.writer("scores", seconds=20.0) as writer,
+        Meter(f"scoring {run.name}", total, len(done), progress) as meter,
+    ):
+        for block in _blocks(rollouts, AT_ONCE):
+            requests = [_request(r, prompts, run) for r in block]
+            for rollout, request, values in zip(block, requests, engine.score(requests), strict=True):
+                score = _score(rollout, scorer, values, tokens)
+                writer.append(score_row(score))
+                if score.n_tokens:
+                    means.append(score.logprob_mean)
+                    probe.append((request, score.logprob_mean))
+            meter.advance(len(block), sum(len(r.token_ids) for r in requests))
+            probe = probe[:NOISE_SAMPLE]
+    result = {
+        "scorer": scorer,
+        "scored": len(means),
+        "tokens": meter.tokens,
+        "seconds": round(meter.seconds, 3),
+        "mean_logprob": float(np.mean(means)) if means else float("nan"),
+        **_noise(engine, probe),
+    }
+    if means:
+        run.info.setdefault("scores", {})[scorer] = result
+        run.save()
+    return result
+
+
+def _noise(engine: Engine, probe: Sequence[tuple[ScoreRequest, float]]) -> dict[str, float]:
+    """The same responses, alone in their batch."""
+    again = [float(engine.score([request])[0].mean(dtype=np.float64)) for request, _ in probe]
+    gaps = np.abs(np.array([mean for _, mean in probe]) - np.array(again))
+    return {"noise_max": float(gaps.max()), "noise_mean": float(gaps.mean())} if len(gaps) else {}
+
+
+def _request(rollout: Rollout, prompts: dict[str, Prompt], run: Run) -> ScoreRequest:
+    if rollout.token_ids is None:
+        raise DataError(
+            f"{run.path}: the response {rollout.id} is stored as text only (its engine gave no token ids), and text "
+            "tokenised again may not be what was sampled: sample with an engine that returns token ids"
+        )
+    prompt = prompts.get(rollout.problem_id)
+    if prompt is None:
+        raise DataError(
+            f"{run.path}: problem {rollout.problem_id} has no stored prompt, so its responses have no score"
+        )
+    return ScoreRequest(prompt.token_ids, rollout.token_ids)
+
+
+def _score(rollout: Rollout, scorer: str, values: Any, tokens: bool) -> Score:
+    return Score(
+        problem_id=rollout.problem_id,
+        policy=rollout.policy,
+        step=rollout.step,
+        sample_index=rollout.sample_index,
+        scorer=scorer,
+        logprob_sum=float(values.sum(dtype=np.float64)),
+        n_tokens=len(values),
+        token_logprobs=tuple(values.tolist()) if tokens else None,
+    )
+
+
+def _filter(policy: str | None, step: int | None) -> ds.Expression | None:
+    parts = [ds.field(name) == value for name, value in (("policy", policy), ("step", step)) if value is not None]
+    return None if not parts else parts[0] if len(parts) == 1 else parts[0] & parts[1]
+
+
+def _blocks(rollouts: Iterator[Rollout], size: int) -> Iterator[list[Rollout]]:
+    while block := list(itertools.islice(rollouts, size)):
+        yield block

@@ -1,0 +1,227 @@
+"""A sampling run from end to end on exact policies: counts, verdicts, going on, topping up, refusing."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from limen.config import SampleSettings
+from limen.engines.exact import ExactEngine, ResponsesPolicy
+from limen.engines.protocol import Capabilities
+from limen.errors import ConfigError, DataError, ModelError, StoreError
+from limen.measure import counts_from_run, pass_at_k
+from limen.sampling import sample_run, score_run
+from limen.store import Run
+
+# Two problems with known success probabilities 0.5 and 0.01.
+TABLE = {
+    "1+1=": {"2": 0.5, "3": 0.25, "so: 4": 0.25},
+    "2+2=": {"4": 0.01, "5": 0.49, "\\boxed{7}": 0.5},
+}
+P = {"a": 0.5, "b": 0.01}
+
+
+@pytest.fixture
+def problems(tmp_path):
+    file = tmp_path / "problems.jsonl"
+    rows = [{"id": "a", "problem": "1+1=", "answer": "2"}, {"id": "b", "problem": "2+2=", "answer": "4"}]
+    file.write_text("".join(json.dumps(r) + "\n" for r in rows))
+    return file
+
+
+def settings(problems, **change):
+    return SampleSettings.make(
+        **{"model": "exact", "problems": str(problems), "template": "plain", "verifier": "exact", "n": 40, **change}
+    )
+
+
+def engine(**options):
+    return ExactEngine(ResponsesPolicy(TABLE), **options)
+
+
+def rows(run):
+    return {(r.problem_id, r.sample_index): r for r in run.rollouts()}
+
+
+def test_counts_come_from_the_known_probabilities(problems, tmp_path):
+    n = 3000
+    run = sample_run(settings(problems, n=n), tmp_path / "run", engine(), progress=False)
+    table = counts_from_run(run.path)
+    assert dict(zip(table.problem_ids, table.n_P.tolist(), strict=True)) == {"a": n, "b": n}
+    for pid, c in zip(table.problem_ids, table.c_P.tolist(), strict=True):
+        assert abs(c - n * P[pid]) < 5 * math.sqrt(n * P[pid] * (1 - P[pid]))
+    # Unbiased pass@k against the closed form 1 - (1-p)^k, within five standard errors of a count.
+    k = 8
+    estimate = pass_at_k(table.n_P, table.c_P, k)
+    for pid, value in zip(table.problem_ids, np.ravel(estimate), strict=True):
+        slope = k * (1 - P[pid]) ** (k - 1) * math.sqrt(P[pid] * (1 - P[pid]) / n)
+        assert abs(value - (1 - (1 - P[pid]) ** k)) < 5 * slope + 1e-3
+    assert run.info["status"] == "done"
+    assert run.info["verifier"] == "exact@1"
+    assert {len(run.prompts()), len(run.problems())} == {2}
+
+
+def test_topping_up_keeps_what_is_there(problems, tmp_path):
+    first = rows(sample_run(settings(problems, n=5), tmp_path / "run", engine(), progress=False))
+    run = sample_run(settings(problems, n=12), tmp_path / "run", engine(), progress=False)
+    more = rows(run)
+    assert len(more) == 24
+    assert run.info["last"]["samples"] == 14
+    assert all(more[key] == first[key] for key in first)
+    whole = rows(sample_run(settings(problems, n=12), tmp_path / "other" / "run", engine(), progress=False))
+    assert {k: r.token_ids for k, r in whole.items()} == {k: r.token_ids for k, r in more.items()}
+    again = sample_run(settings(problems, n=3), tmp_path / "run", engine(), progress=False)
+    assert again.info["last"]["samples"] == 0
+    assert again.settings["n"] == 12
+
+
+def test_a_larger_limit_adds_problems(problems, tmp_path):
+    sample_run(settings(problems, n=3, limit=1), tmp_path / "run", engine(), progress=False)
+    run = sample_run(settings(problems, n=3), tmp_path / "run", engine(), progress=False)
+    assert sorted(rows(run)) == [(p, i) for p in "ab" for i in range(3)]
+    assert [p.id for p in run.problems()] == ["a", "b"]
+
+
+class Dying(ExactEngine):
+    """Breaks off after some samples, as a machine does."""
+
+    def __init__(self, after):
+        super().__init__(ResponsesPolicy(TABLE))
+        self.after = after
+
+    def sample(self, requests, params):
+        for count, sample in enumerate(super().sample(requests, params)):
+            if count == self.after:
+                raise KeyboardInterrupt
+            yield sample
+
+
+def test_an_interrupted_run_goes_on_without_loss_or_doubles(problems, tmp_path):
+    whole = rows(sample_run(settings(problems), tmp_path / "a" / "run", engine(), progress=False))
+    for after in (0, 7, 50):
+        with pytest.raises(KeyboardInterrupt):
+            sample_run(settings(problems), tmp_path / "b" / "run", Dying(after), progress=False)
+    run = sample_run(settings(problems), tmp_path / "b" / "run", engine(), progress=False)
+    assert rows(run) == whole
+    assert run.table("rollouts").num_rows == 80
+    assert run.table("verdicts").num_rows == 80
+    assert run.keys("rollouts") == run.keys("verdicts")
+
+
+def test_verdicts_that_are_missing_are_made_and_not_doubled(problems, tmp_path):
+    run = sample_run(settings(problems), tmp_path / "run", engine(), progress=False)
+    want = sorted((v["rollout_id"], v["outcome"]) for v in run.table("verdicts").to_pylist())
+    for shard in run.shards("verdicts"):
+        shard.unlink()
+    run = sample_run(settings(problems), tmp_path / "run", engine(), progress=False)
+    assert sorted((v["rollout_id"], v["outcome"]) for v in run.table("verdicts").to_pylist()) == want
+    assert run.info["last"]["samples"] == 0
+
+
+def test_a_truncated_response_has_no_answer(problems, tmp_path):
+    run = sample_run(settings(problems, max_tokens=1, n=50), tmp_path / "run", engine(), progress=False)
+    for v in run.table("verdicts").to_pylist():
+        assert v["finish_reason"] == "length"
+        assert (v["outcome"], v["rule"]) == ("no_answer", "truncated")
+
+
+@pytest.mark.parametrize(
+    "change", [{"temperature": 0.5}, {"seed": 1}, {"max_tokens": 7}, {"stop": ("x",)}, {"verifier": "math"}]
+)
+def test_other_settings_are_refused_by_name(problems, tmp_path, change):
+    sample_run(settings(problems, n=2), tmp_path / "run", engine(), progress=False)
+    with pytest.raises(ConfigError, match=f"other settings.*{next(iter(change))}"):
+        sample_run(settings(problems, n=2, **change), tmp_path / "run", engine(), progress=False)
+
+
+def test_problems_that_changed_are_refused(problems, tmp_path):
+    sample_run(settings(problems, n=2), tmp_path / "run", engine(), progress=False)
+    text = problems.read_text()
+    problems.write_text(text.replace('"answer": "2"', '"answer": "3"'))
+    with pytest.raises(ConfigError, match="problem a has another prompt or answer"):
+        sample_run(settings(problems, n=2), tmp_path / "run", engine(), progress=False)
+    problems.write_text(text.replace('"id": "a"', '"id": "c"'))
+    with pytest.raises(ConfigError, match="the problems are others"):
+        sample_run(settings(problems, n=2), tmp_path / "run", engine(), progress=False)
+
+
+def test_gold_answers_are_checked_before_a_token_is_sampled(problems, tmp_path):
+    problems.write_text('{"id": "a", "problem": "1+1=", "answer": "two apples"}\n')
+    with pytest.raises(DataError, match=r"1 of 1 gold answers fail the verifier numeric@1.*a: 'two apples'"):
+        sample_run(settings(problems, verifier="numeric"), tmp_path / "run", Dying(0), progress=False)
+    assert not (tmp_path / "run").exists()
+    run = sample_run(
+        settings(problems, verifier="numeric", keep_bad_golds=True, n=3), tmp_path / "run", engine(), progress=False
+    )
+    assert {v["outcome"] for v in run.table("verdicts").to_pylist()} <= {"unjudged", "no_answer"}
+
+
+def test_one_writer_at_a_time(problems, tmp_path):
+    class Nested(ExactEngine):
+        def sample(self, requests, params):
+            sample_run(settings(problems), tmp_path / "run", engine(), progress=False)
+            return super().sample(requests, params)
+
+    with pytest.raises(StoreError, match="another process is sampling"):
+        sample_run(settings(problems), tmp_path / "run", Nested(ResponsesPolicy(TABLE)), progress=False)
+
+
+def test_a_folder_of_something_else_is_refused(problems, tmp_path):
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "letter.txt").write_text("dear")
+    with pytest.raises(StoreError, match="not empty and not a run folder"):
+        sample_run(settings(problems), tmp_path / "full", engine(), progress=False)
+    Run.create(tmp_path / "train", "train", "t", {})
+    with pytest.raises(StoreError, match="kind 'train'"):
+        sample_run(settings(problems), tmp_path / "train", engine(), progress=False)
+
+
+def test_shared_seeds_raise_the_alarm(problems, tmp_path):
+    class Constant(ExactEngine):
+        """Gives an improbable response again and again, as workers do that share a seed."""
+
+        def sample(self, requests, params):
+            for sample in super().sample(requests, params):
+                yield type(sample)(
+                    sample.problem_id, sample.sample_index, sample.seed, (5, 1), "4", "eos", None, math.log(1e-4)
+                )
+
+    run = sample_run(settings(problems), tmp_path / "run", Constant(ResponsesPolicy(TABLE)), progress=False)
+    assert "share their randomness" in run.info["alarms"][0]
+    quiet = sample_run(settings(problems), tmp_path / "other", engine(), progress=False)
+    assert "alarms" not in quiet.info
+
+
+def test_prompts_too_long_for_the_model_are_listed(problems, tmp_path):
+    class Short(ExactEngine):
+        context = 20
+
+    short = Short(ResponsesPolicy(TABLE))
+    with pytest.raises(ModelError, match=r"2 prompts do not fit.*context of 20.*a \(4 tokens\)"):
+        sample_run(settings(problems, max_tokens=17), tmp_path / "run", short, progress=False)
+
+
+def test_scores_are_the_exact_log_probabilities_and_resume(problems, tmp_path):
+    run = sample_run(settings(problems, n=9), tmp_path / "run", engine(), progress=False)
+    result = score_run(run.path, engine(), "exact", progress=False)
+    assert result["scored"] == 18
+    assert result["noise_max"] == 0
+    texts = {"a": TABLE["1+1="], "b": TABLE["2+2="]}
+    by_key = {(r.problem_id, r.sample_index): r for r in run.rollouts()}
+    for s in run.table("scores").to_pylist():
+        rollout = by_key[(s["problem_id"], s["sample_index"])]
+        assert s["logprob_sum"] == pytest.approx(math.log(texts[s["problem_id"]][rollout.text]), abs=1e-6)
+        assert s["n_tokens"] == len(rollout.token_ids)
+    sample_run(settings(problems, n=11), tmp_path / "run", engine(), progress=False)
+    assert score_run(run.path, engine(), "exact", progress=False)["scored"] == 4
+    assert run.table("scores").num_rows == 22
+
+
+def test_scoring_needs_an_engine_that_scores(problems, tmp_path):
+    class Mute(ExactEngine):
+        capabilities = Capabilities(token_ids=True, raw_logprobs=False, seeds=True, score=False)
+
+    run = sample_run(settings(problems, n=1), tmp_path / "run", engine(), progress=False)
+    with pytest.raises(ModelError, match="cannot score"):
+        score_run(run.path, Mute(ResponsesPolicy(TABLE)), "x", progress=False)
