@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from limen.cli import measure as cli
 from limen.errors import DataError, StoreError
-from limen.measure import compare, counts_from_run
+from limen.measure import compare, counts_from_run, summary
 from limen.store import Run
 from limen.store.schema import verdict_row
 from limen.types import Problem, Prompt, Rollout, SamplingParams, Verdict
@@ -134,3 +134,30 @@ def test_command_line(base, tmp_path):
         done = CliRunner().invoke(app, ["compare", str(base), str(other), *extra])
         assert done.exit_code == 0, done.output
         assert "unjudged" in done.output
+
+
+def test_adaptive_run_is_cut_at_its_last_success(tmp_path):
+    path = write_run(
+        tmp_path / "adaptive",
+        {
+            ("a", "p", 0): "wcwcww",  # stopped at 4; two samples overshot
+            ("b", "p", 0): "wwwwwwww",  # ran to the end
+            ("c", "p", 0): "cuwc",  # the unjudged sample does not count
+            ("d", "p", 0): "cc",
+        },
+    )
+    run = Run.open(path)
+    run.info["settings"] = {"stop_after_successes": 2, "max_samples": 8}
+    run.save()
+    t = counts_from_run(path)
+    assert t.stop is not None
+    assert (t.stop.r, t.stop.n_max) == (2, 8)
+    assert t.n_P.tolist() == [4, 8, 3, 2]
+    assert t.c_P.tolist() == [2, 0, 2, 2]
+    got = summary(t, [1, 2, 8], draws=50)
+    # (N=4: 1/3, none, N=3: 1/2, N=2: 1) and so on by the closed form
+    assert got.curve.value_K.tolist() == pytest.approx([(1 / 3 + 0 + 1 / 2 + 1) / 4, (2 / 3 + 0 + 1 + 1) / 4, 3 / 4])
+    other = compare(t, t, draws=50)
+    assert (other.support.P, other.support.O) == (3, 1)
+    assert other.support.chance_from.startswith("posterior")
+    json.dumps(other.to_json(), allow_nan=False)

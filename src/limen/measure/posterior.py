@@ -14,13 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize
-from scipy.special import betainc, betaln, expit, logit
+from scipy.special import betainc, betaln, digamma, expit, logit
 
 from limen.errors import DataError
 from limen.measure.passk import Floats, Ints, as_counts, check_counts
 
 _LOW, _HIGH = math.log(1e-3), math.log(1e4)  # range of a and b
-_TINY = 1e-9
 
 
 @dataclass(frozen=True)
@@ -82,30 +81,39 @@ def fit_prior(n: ArrayLike, c: ArrayLike, zero: float | None = None) -> BetaPrio
     n_u, c_u = pairs.astype(np.float64)
     unsolved = c_u == 0
     held = zero if zero is not None else (0.0 if not unsolved.any() else None)
-
-    def loss(x: Floats) -> float:
-        a, b = np.exp(np.clip(x[:2], _LOW, _HIGH))
-        share = held if held is not None else float(expit(x[2]))
-        log_beta = betaln(a + c_u, b + n_u - c_u) - betaln(a, b) + math.log1p(-min(share, 1 - _TINY))
-        with np.errstate(divide="ignore"):
-            log_zero = np.where(unsolved, np.log(share) if share > 0 else -np.inf, -np.inf)
-        return -float(times @ np.logaddexp(log_beta, log_zero))
-
     mean = float(np.clip((times @ (c_u / n_u)) / times.sum(), 0.01, 0.99))
     none = float(np.clip(times[unsolved].sum() / times.sum(), 0.01, 0.95))
     best = None
-    for size in (0.5, 3.0):
-        for share in (none, none / 10) if held is None else (none,):
-            start = np.array([math.log(size * mean), math.log(size * (1 - mean)), float(logit(share))])
-            start = start[: 2 if held is not None else 3]
-            bounds = [(_LOW, _HIGH)] * 2 + [(-20.0, 20.0)] * (start.size - 2)
-            got = minimize(loss, start, method="L-BFGS-B", bounds=bounds)
-            if best is None or got.fun < best.fun:
-                best = got
+    for share in (none, none / 20) if held is None else (none,):
+        start = [math.log(mean), math.log(1 - mean), float(logit(share))][: 2 if held is not None else 3]
+        bounds = [(_LOW, _HIGH)] * 2 + [(-20.0, 20.0)] * (len(start) - 2)
+        got = minimize(_loss, start, (n_u, c_u, times, held), method="L-BFGS-B", jac=True, bounds=bounds)
+        if best is None or got.fun < best.fun:
+            best = got
     assert best is not None
     a, b = np.exp(best.x[:2])
     share = held if held is not None else float(expit(best.x[2]))
     return BetaPrior(float(a), float(b), 0.0 if share < 1e-6 else share, -float(best.fun))
+
+
+def _loss(x: Floats, n: Floats, c: Floats, times: Ints, held: float | None) -> tuple[float, Floats]:
+    """Negative log-likelihood at (log a, log b[, logit zero]), and its gradient."""
+    a, b = np.exp(x[:2])
+    zero = held if held is not None else float(expit(x[2]))
+    log_beta = betaln(a + c, b + n - c) - betaln(a, b)
+    with np.errstate(divide="ignore"):
+        log_some = log_beta + np.log1p(-zero)
+        log_none = np.where(c == 0, np.log(zero), -np.inf)
+        total = np.logaddexp(log_some, log_none)
+    some = np.exp(log_some - total)  # posterior probability that p is not 0
+    shared = digamma(a + b) - digamma(a + b + n)
+    slope = [
+        times @ (some * (digamma(a + c) - digamma(a) + shared)) * a,
+        times @ (some * (digamma(b + n - c) - digamma(b) + shared)) * b,
+    ]
+    if held is None:
+        slope.append(times @ ((1 - some) - zero))
+    return -float(times @ total), -np.array(slope)
 
 
 @dataclass(frozen=True)

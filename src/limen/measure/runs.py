@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import duckdb
 import numpy as np
 
 from limen.errors import DataError, StoreError
-from limen.measure.counts import CountTable
+from limen.measure.counts import CountTable, StopRule
 from limen.store import Run
 
 _GROUPS = """
@@ -19,13 +20,21 @@ FROM read_parquet(?) GROUP BY ALL ORDER BY ALL
 """
 
 # A verdict that was written twice with the same outcome counts once; contradicting ones are an error.
-_COUNTS = """
+_ONE = """
 WITH one AS (
     SELECT problem_id::VARCHAR AS problem_id, sample_index, min(outcome::VARCHAR) AS outcome,
            max(outcome::VARCHAR) AS other, bool_or(finish_reason::VARCHAR = 'length') AS truncated
     FROM read_parquet($files) WHERE policy = $policy AND step = $step AND verifier = $verifier
     GROUP BY problem_id, sample_index
-)
+)"""
+
+# Under adaptive stopping only the samples up to the r-th success count, in the order of their index.
+_CUT = """, kept AS (
+    SELECT * FROM one QUALIFY coalesce(sum(CASE WHEN outcome = 'correct' THEN 1 ELSE 0 END) OVER (
+        PARTITION BY problem_id ORDER BY sample_index ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) < {r}
+)"""
+
+_COUNTS = """
 SELECT problem_id,
        count(*) FILTER (outcome <> 'unjudged') AS n,
        count(*) FILTER (outcome = 'correct') AS c,
@@ -33,7 +42,7 @@ SELECT problem_id,
        count(*) FILTER (outcome = 'no_answer') AS no_answer,
        count(*) FILTER (truncated AND outcome <> 'unjudged') AS truncated,
        count(*) FILTER (outcome <> other) AS contradicting
-FROM one GROUP BY problem_id
+FROM {table} GROUP BY problem_id
 """
 
 
@@ -53,12 +62,16 @@ def counts_from_run(
         raise StoreError(f"{run.path} holds no verdicts: judge it first (`limen verify {run.path}`)")
     with duckdb.connect() as db:
         policy, step, verifier = _pick(db, files, run, policy, step, verifier)
-        rows = db.execute(_COUNTS, {"files": files, "policy": policy, "step": step, "verifier": verifier}).fetchall()
-        sampled = _sampled(db, run, policy, step)
+        stop = _stop_rule(run)
+        cut = _CUT.format(r=stop.r) if stop else ""
+        query = _ONE + cut + _COUNTS.format(table="kept" if stop else "one")
+        rows = db.execute(query, {"files": files, "policy": policy, "step": step, "verifier": verifier}).fetchall()
+        sampled = {} if stop else _sampled(db, run, policy, step)
     bad = sum(r[6] for r in rows)
     if bad:
         raise DataError(f"{run.path}: {bad} samples have contradicting verdicts of {verifier}: judge the run anew")
-    return _count_table(run, policy, step, verifier, {r[0]: r[1:6] for r in rows}, sampled)
+    table = _count_table(run, policy, step, verifier, {r[0]: r[1:6] for r in rows}, sampled)
+    return replace(table, stop=stop)
 
 
 def _pick(
@@ -82,6 +95,17 @@ def _pick(
     more = f"; and {len(groups) - 12} more" if len(groups) > 12 else ""
     problem = "holds several" if fits else "holds none that fits"
     raise DataError(f"{run.path} {problem}: give policy, step and verifier. It holds: {listed}{more}")
+
+
+def _stop_rule(run: Run) -> StopRule | None:
+    """The rule of an adaptive run: settings `stop_after_successes` and `max_samples` (or `n`)."""
+    r = run.settings.get("stop_after_successes")
+    if not r:
+        return None
+    most = run.settings.get("max_samples") or run.settings.get("n")
+    if not most:
+        raise StoreError(f"{run.path} stops after {r} successes but does not say its largest number of samples")
+    return StopRule(int(r), int(most))
 
 
 def _sampled(db: duckdb.DuckDBPyConnection, run: Run, policy: str, step: int) -> dict[str, int]:

@@ -165,9 +165,12 @@ def discordance_p(flip: Any, is_E: Any, chance_E_P: Floats, chance_S_P: Floats, 
 
 def poisson_binomial(p: ArrayLike) -> Floats:
     """Distribution of the number of successes of independent trials with probabilities p; shape (len(p) + 1,)."""
-    pmf = np.ones(1)
-    for one in np.asarray(p, dtype=np.float64):
-        pmf = np.append(pmf, 0.0) * (1 - one) + np.append(0.0, pmf) * one
+    trials = np.asarray(p, dtype=np.float64)
+    pmf = np.zeros(trials.size + 1)
+    pmf[0] = 1.0
+    for i, one in enumerate(trials.tolist(), start=1):
+        pmf[1 : i + 1] = pmf[1 : i + 1] * (1 - one) + pmf[:i] * one
+        pmf[0] *= 1 - one
     return pmf
 
 
@@ -175,4 +178,4 @@ def upper_tail(p: Floats, observed: int) -> float:
     """Probability of at least `observed` successes of independent trials with probabilities p."""
     if observed <= 0:
         return 1.0
-    return float(min(1.0, poisson_binomial(p[p > 0])[observed:].sum()))
+    return float(min(1.0, poisson_binomial(p[p > 1e-18])[observed:].sum()))
