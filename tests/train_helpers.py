@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
@@ -87,3 +89,72 @@ def trainer(out, model=None, data=None, reward=digit_reward, **kwargs):
     )
     made.remove_callback(PrinterCallback)
     return made
+
+
+BATCH = [
+    {"prompt": "1+1=", "answer": "2", "problem_id": "a"},
+    {"prompt": "1+2=", "answer": "3", "problem_id": "b"},
+    {"prompt": "1+3=", "answer": "4", "problem_id": "c"},
+    {"prompt": "1+4=", "answer": "5", "problem_id": "d"},
+]
+GREEDY = {"1+1=": "9$", "1+2=": "3$", "1+3=": "9$", "1+4=": "9$"}
+SAMPLES = {
+    "1+1=": ["2$", "0$", "11$", "12$"],  # right, wrong x3: lengths 2, 2, 3, 3
+    "1+2=": ["3$", "0$", "0$", "0$"],
+    "1+3=": ["0$", "0$", "0$", "0$"],  # no spread: inactive
+    "1+4=": ["5$", "0$", "7$", "00$"],  # right, wrong, unjudged (holds a 7), wrong: lengths 2, 2, 2, 3
+}
+
+
+def judge_but_7(completions, answer, **kwargs):
+    """1 where right, 0 where wrong, unjudged where the response holds a 7."""
+    return [None if "7" in c else float(c == a) for c, a in zip(completions, answer)]
+
+
+def scripted(made, greedy, samples, put=setattr):
+    """Put fixed greedy answers and samples (texts by prompt; `$` ends) in the place of the model's own."""
+    from limen.train import screening
+
+    tok = tiny_tokenizer()
+    seen: Counter[str] = Counter()
+
+    def ids(text):
+        return [1 if c == "$" else tok.convert_tokens_to_ids(c) for c in text]
+
+    def turn(self, prompt_ids, *args, **kwargs):
+        out = []
+        for text in map(tok.decode, prompt_ids):
+            out.append(ids(samples[text][seen[text] % len(samples[text])]))
+            seen[text] += 1
+        return out, None
+
+    put(screening, "_greedy_transformers", lambda t, prompts: [ids(greedy[tok.decode(p)]) for p in prompts])
+    put(type(made).__mro__[1], "_generate_single_turn", turn)
+
+
+def keep_gradients(made, put=setattr):
+    """List that gets the gradient after each backward pass, before clipping."""
+    got: list[torch.Tensor] = []
+    original = type(made).training_step
+
+    def keep(self, *args, **kwargs):
+        loss = original(self, *args, **kwargs)
+        policy = self.accelerator.unwrap_model(self.model)
+        got.append(torch.cat([p.grad.flatten().clone() for p in policy.parameters() if p.grad is not None]))
+        return loss
+
+    put(type(made), "training_step", keep)
+    return got
+
+
+def scripted_trainer(out, micro, options, put=setattr):
+    """A trainer on `BATCH` with fixed responses, all greedy ones right from the second step on; and its gradients."""
+    made = trainer(
+        out, tiny_model(3), BATCH, judge_but_7, per_device_train_batch_size=micro, max_grad_norm=1e9,
+        shuffle_dataset=False, **options,
+    )  # fmt: skip
+    greedy = dict(GREEDY)
+    right = {r["prompt"]: r["answer"] + "$" for r in BATCH}
+    made.listeners.append(lambda step, total, metrics: greedy.update(right))
+    scripted(made, greedy, SAMPLES, put)
+    return made, keep_gradients(made, put)

@@ -11,7 +11,21 @@ import torch
 from limen.errors import ConfigError, DataError
 from limen.store import Run
 from limen.train import generation, screening
-from train_helpers import digit_reward, rows, tiny_model, tiny_tokenizer, trainer, warm
+from limen.train.algorithms import ALGORITHMS
+from train_helpers import (
+    BATCH,
+    GREEDY,
+    SAMPLES,
+    digit_reward,
+    judge_but_7,
+    keep_gradients,
+    rows,
+    scripted,
+    tiny_model,
+    tiny_tokenizer,
+    trainer,
+    warm,
+)
 
 TOK = tiny_tokenizer()
 
@@ -25,54 +39,13 @@ def uniform_model():
     return model
 
 
-def script(monkeypatch, made, greedy, samples):
-    """Put fixed greedy answers and samples (texts by prompt; `$` ends) in the place of the model's own."""
-
-    def ids(text):
-        return [1 if c == "$" else TOK.convert_tokens_to_ids(c) for c in text]
-
-    def fake_greedy(t, prompt_ids):
-        return [ids(greedy[TOK.decode(p)]) for p in prompt_ids]
-
-    seen = Counter()
-
-    def fake_turn(prompt_ids, *args, **kwargs):
-        out = []
-        for p in prompt_ids:
-            text = TOK.decode(p)
-            out.append(ids(samples[text][seen[text] % len(samples[text])]))
-            seen[text] += 1
-        return out, None
-
-    monkeypatch.setattr(screening, "_greedy_transformers", fake_greedy)
-    monkeypatch.setattr(type(made).__mro__[1], "_generate_single_turn", lambda self, *a, **k: fake_turn(*a, **k))
-
-
-BATCH = [
-    {"prompt": "1+1=", "answer": "2", "problem_id": "a"},
-    {"prompt": "1+2=", "answer": "3", "problem_id": "b"},
-    {"prompt": "1+3=", "answer": "4", "problem_id": "c"},
-    {"prompt": "1+4=", "answer": "5", "problem_id": "d"},
-]
-GREEDY = {"1+1=": "9$", "1+2=": "3$", "1+3=": "9$", "1+4=": "9$"}
-SAMPLES = {
-    "1+1=": ["2$", "0$", "11$", "12$"],  # right, wrong x3: lengths 2, 2, 3, 3
-    "1+3=": ["0$", "0$", "0$", "0$"],  # no spread: inactive
-    "1+4=": ["5$", "0$", "7$", "00$"],  # right, wrong, unjudged (holds a 7), wrong: lengths 2, 2, 2, 3
-}
-
-
-def judge(completions, answer, **kwargs):
-    return [None if "7" in c else float(c == a) for c, a in zip(completions, answer)]
-
-
 @pytest.mark.parametrize(("scale", "share"), [("nominal", 0.75), ("survivors", 1.0)])
 def test_self_on_a_batch_worked_by_hand(tmp_path, monkeypatch, scale, share):
     made = trainer(
-        tmp_path, uniform_model(), BATCH, judge, per_device_train_batch_size=16, max_steps=1, scale=scale,
+        tmp_path, uniform_model(), BATCH, judge_but_7, per_device_train_batch_size=16, max_steps=1, scale=scale,
         advantage_eps=1e-6, forward_kl_beta=0.5, kl_samples=1, shuffle_dataset=False, logging_steps=1,
     )  # fmt: skip
-    script(monkeypatch, made, GREEDY, SAMPLES)
+    scripted(made, GREEDY, SAMPLES, monkeypatch.setattr)
     batch = {}
     original = generation.training_batch
 
@@ -95,7 +68,7 @@ def test_self_on_a_batch_worked_by_hand(tmp_path, monkeypatch, scale, share):
 
     # loss: ratio 1, so -sum A_i length_i / 27, plus beta x nll; every token costs ln 15 under the uniform model
     policy = -sum(x * n for x, n in zip(a + d, [2, 2, 3, 3, 2, 2, 2, 3])) / 17 * share
-    log = [json.loads(x) for x in (tmp_path / "limen" / "metrics.jsonl").read_text().splitlines()][0]
+    log = json.loads((tmp_path / "limen" / "metrics.jsonl").read_text().splitlines()[0])
     assert log["loss"] == pytest.approx(policy + 0.5 * math.log(15), rel=1e-5)
     assert log["loss_kl"] == pytest.approx(math.log(15), rel=1e-5)
     assert (log["kept"], log["screened"], log["unjudged"], log["greedy_solved"]) == (3, 4, 1, 0.25)
@@ -118,10 +91,10 @@ def test_no_survivors_makes_no_policy_step(tmp_path, monkeypatch):
     """Not even by AdamW's momentum; and the batch is counted."""
     model = tiny_model()
     made = trainer(
-        tmp_path, model, BATCH, judge, algorithm="greedy_filter", per_device_train_batch_size=16, max_steps=3
+        tmp_path, model, BATCH, judge_but_7, algorithm="greedy_filter", per_device_train_batch_size=16, max_steps=3
     )
     greedy = dict(GREEDY)
-    script(monkeypatch, made, greedy, {k: ["2$", "4$", "5$", "0$"] for k in GREEDY})
+    scripted(made, greedy, {k: ["2$", "4$", "5$", "0$"] for k in GREEDY}, monkeypatch.setattr)
     weights = []
 
     class Watch:
@@ -142,22 +115,15 @@ def test_no_survivors_makes_no_policy_step(tmp_path, monkeypatch):
 def gradient(tmp_path, model, micro, accumulation, monkeypatch, **options):
     """Gradient of the first step, before clipping, as one vector; responses are fixed."""
     made = trainer(
-        tmp_path, model, BATCH, judge, per_device_train_batch_size=micro, gradient_accumulation_steps=accumulation,
-        max_steps=1, max_grad_norm=1e9, kl_samples=3, base_n=3, shuffle_dataset=False, **options,
+        tmp_path, model, BATCH, judge_but_7, per_device_train_batch_size=micro,
+        gradient_accumulation_steps=accumulation, max_steps=1, max_grad_norm=1e9, kl_samples=3, base_n=3,
+        shuffle_dataset=False, **options,
     )  # fmt: skip
-    script(monkeypatch, made, GREEDY, SAMPLES | {"1+2=": ["3$", "0$", "0$", "0$"]})
-    got = []
-    original = type(made).training_step
-
-    def keep(self, *args, **kwargs):
-        loss = original(self, *args, **kwargs)
-        got[:] = [torch.cat([p.grad.flatten() for p in model.parameters()])]
-        return loss
-
-    monkeypatch.setattr(type(made), "training_step", keep)
+    scripted(made, GREEDY, SAMPLES, monkeypatch.setattr)
+    got = keep_gradients(made, monkeypatch.setattr)
     made.train()
     monkeypatch.undo()
-    return got[0]
+    return got[-1]
 
 
 @pytest.mark.parametrize(
@@ -184,8 +150,7 @@ def test_the_gradient_does_not_depend_on_how_the_batch_is_cut(tmp_path, monkeypa
         torch.testing.assert_close(other, grads[0], rtol=1e-3, atol=2e-6)
 
 
-@pytest.mark.parametrize("algorithm", ["grpo", "psr", "nsr", "w_reinforce", "dapo", "dr_grpo", "pass_k", "overtraining_gate",
-                                       "direction", "reverse_kl", "entropy_bonus", "soft_gate", "forward_kl"])  # fmt: skip
+@pytest.mark.parametrize("algorithm", sorted(ALGORITHMS))
 def test_every_algorithm_trains(tmp_path, algorithm):
     model, data = tiny_model(), rows()
     warm(model, data, 60)
@@ -250,9 +215,9 @@ def test_dynamic_sampling_fills_the_batch_with_groups_that_have_spread(tmp_path)
 
 
 def test_stop_strings_cut_tokens_and_text(tmp_path, monkeypatch):
-    made = trainer(tmp_path, uniform_model(), BATCH, judge, algorithm="grpo", per_device_train_batch_size=16,
+    made = trainer(tmp_path, uniform_model(), BATCH, judge_but_7, algorithm="grpo", per_device_train_batch_size=16,
                    max_steps=1, stop_strings=["="], max_completion_length=5)  # fmt: skip
-    script(monkeypatch, made, GREEDY, {k: ["2=00$", "0$", "3=3$", "00000"] for k in GREEDY})
+    scripted(made, GREEDY, {k: ["2=00$", "0$", "3=3$", "00000"] for k in GREEDY}, monkeypatch.setattr)
     made.train()
     stored = {r.sample_index: r for r in Run.open(tmp_path / "limen").rollouts() if r.problem_id == "a"}
     assert (stored[0].text, len(stored[0].token_ids), stored[0].finish_reason) == ("2", 2, "stop")

@@ -11,7 +11,8 @@ def part(prompt, ids, mask, n):
     return {
         "prompt_ids": torch.tensor(prompt), "prompt_mask": torch.ones(len(prompt), len(prompt[0]), dtype=torch.long),
         "completion_ids": torch.tensor(ids), "completion_mask": torch.tensor(mask),
-        "advantages": torch.arange(len(ids)).float() + 1, "num_items_in_batch": torch.tensor(n), "extra": list("ab")[: len(ids)],
+        "advantages": torch.arange(len(ids)).float() + 1, "num_items_in_batch": torch.tensor(n),
+        "extra": list("ab")[: len(ids)],
     }  # fmt: skip
 
 

@@ -139,7 +139,7 @@ def forward_kl_gradient(policy, base):
 
 @pytest.mark.parametrize("estimator", ["nll", "k3"])
 def test_forward_kl_gradient_is_the_exact_one(estimator):
-    """The expectation over y ~ base of the estimator's gradient is that of KL(base || policy), sequences of 2 tokens."""
+    """The expectation over y ~ base of the estimator's gradient is that of KL(base || policy), two tokens long."""
     policy, base = TwoTokens(1), TwoTokens(2)
     logp, logb = policy.logprobs(), base.logprobs().detach()
     chance = logb.sum(1).exp()

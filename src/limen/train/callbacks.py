@@ -32,7 +32,7 @@ class SELFCallback(TrainerCallback):  # type: ignore[misc]
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         t = self.trainer
-        for key, value in t._sums.items():
+        for key, value in over_processes(t, t._sums).items():
             t._metrics["train"][key].append(value)
         t._sums.clear()
         if t.reference is not None and reset_due(state.global_step, t.algorithm.reference_reset):
@@ -62,6 +62,21 @@ class SELFCallback(TrainerCallback):  # type: ignore[misc]
 
             save_file({k: v.contiguous() for k, v in t.reference.items()}, folder / REFERENCE_FILE)
         write_json(folder / STATE_FILE, state_of(t))
+
+
+def over_processes(t: Any, sums: dict[str, float]) -> dict[str, float]:
+    """Losses averaged over processes and forward tokens added up; seconds stay those of the main process."""
+    if t.accelerator.num_processes == 1:
+        return dict(sums)
+    everyone = t.gather_rows([sums])
+    out = dict(sums)
+    for key in sorted(set().union(*everyone)):
+        values = [other.get(key, 0.0) for other in everyone]
+        if key.startswith("loss_"):
+            out[key] = sum(values) / len(values)
+        elif key == "tokens/forward":
+            out[key] = sum(values)
+    return out
 
 
 def state_of(t: Any) -> dict[str, Any]:
