@@ -22,4 +22,4 @@ def test_math500_counts(shared, tmp_path):
     assert all(bool(e) == (c in "gl") for e, c in zip(found["evidence"], found["change"], strict=True))
     words = re.sub(r"<[^>]+>", "", html)
     assert "SimpleRL-Zoo shrank what the base can solve." in words
-    assert "19 problems that the base solved in 128 samples are lost and 3 gained" in words
+    assert "it lost 19 that the base solved in 128 samples and gained 3 that the base did not" in words

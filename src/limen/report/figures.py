@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from limen.report.model import Curve, ReportData, Training
+from limen.report.model import MAIN_KEYS, Curve, ReportData, Training
 from limen.report.words import finding
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def _flips(figure: Figure, data: ReportData) -> None:
     figure.set_size_inches(5.2, 0.62 + 0.36 * len(rows))
     ax = figure.subplots()
     ax.grid(visible=False)
-    reach = max(1.0, *[float(max(c.lost, c.gained, c.chance_lost, c.chance_gained)) for c in rows])
+    reach = max(4.0, *[float(max(c.lost, c.gained, c.chance_lost, c.chance_gained)) for c in rows])
     for r, c in enumerate(rows):
         alpha = 0.45 if data.policies[c.policy].role == "control" else 1.0
         ax.barh(r, -c.lost, 0.5, color=LOST, alpha=alpha)
@@ -253,26 +253,13 @@ def _training(figure: Figure, data: ReportData) -> None:
             i = (r + 1 if run.policy is None else run.policy) % len(COLORS)
             for series in run.series:
                 if series.key == key:
-                    ax.plot(series.step, series.value, color=COLORS[i], linewidth=1.1, label=run.name)
+                    mark = "o" if len(series.step) == 1 else None
+                    ax.plot(series.step, series.value, color=COLORS[i], linewidth=1.1, marker=mark, label=run.name)
         ax.set_title(key, fontsize=8.5, loc="left", color=INK)
         ax.set_xlabel("step")
     handles, labels = axes[0].get_legend_handles_labels()
     unique = dict(zip(labels, handles, strict=True))
     figure.legend(unique.values(), unique.keys(), loc="outside lower center", ncols=4, frameon=False, labelcolor=SOFT)
-
-
-MAIN_KEYS = (
-    "reward",
-    "reward_batch",
-    "loss",
-    "entropy",
-    "length",
-    "kl",
-    "grad_norm",
-    "kept",
-    "interference",
-    "influence",
-)
 
 
 def training_keys(runs: Sequence[Training]) -> list[str]:

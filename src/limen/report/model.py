@@ -165,6 +165,25 @@ class Training:
     policy: int | None = None
 
 
+MAIN_KEYS = (
+    "reward_batch",
+    "correct_share",
+    "reward",
+    "entropy",
+    "completions/mean_length",
+    "length",
+    "loss",
+    "loss_kl",
+    "grad_ratio_kl_rl",
+    "grad_norm",
+    "kept",
+    "greedy_solved",
+    "interference",
+    "influence",
+)
+"""Logged quantities that are shown first; the others are folded away."""
+
+
 @dataclass(frozen=True, slots=True)
 class Note:
     """A reservation that a reader must know. `level`: warning (may change the conclusion) or note."""

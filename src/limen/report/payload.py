@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from limen.report.model import Curve, ProblemItem, ReportData, Response
+from limen.report.model import MAIN_KEYS, Curve, ProblemItem, ReportData, Response
 from limen.report.words import p_text
 
 CHUNK = 10
@@ -67,6 +67,7 @@ def page_data(data: ReportData, slots: Sequence[int], folder: str) -> dict[str, 
             }
             for c in data.contrasts
         ],
+        "main_keys": list(MAIN_KEYS),
         "training": [
             {
                 "name": run.name,

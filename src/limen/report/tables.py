@@ -26,6 +26,7 @@ _LATEX = str.maketrans(
         "^": r"\textasciicircum{}",
         "<": r"\textless{}",
         ">": r"\textgreater{}",
+        "\u00a0": "~",
         "−": r"$-$",
         "–": "--",
         "×": r"$\times$",
@@ -181,7 +182,7 @@ def latex(table: Table) -> str:
 
 
 def _tex(text: str) -> str:
-    return "".join(c for c in text if c.isprintable()).translate(_LATEX)
+    return "".join(c for c in text if c.isprintable() or c == "\u00a0").translate(_LATEX)
 
 
 def plain_markdown(text: str) -> str:

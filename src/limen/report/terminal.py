@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -24,7 +26,7 @@ def print_report(data: ReportData, console: Console | None = None) -> None:
         console.print(Text(visible(v.detail), style="dim"))
     for t in tables(data):
         console.print()
-        console.print(rich_table(t))
+        console.print(rich_table(t, console.width))
     for note in data.notes:
         console.print(
             Text(
@@ -34,7 +36,10 @@ def print_report(data: ReportData, console: Console | None = None) -> None:
         )
 
 
-def rich_table(table: Table) -> RichTable:
+def rich_table(table: Table, width: int = 200) -> RichTable:
+    """The table; where it is wider than `width`, without the intervals that stand in brackets behind values."""
+    if sum(2 + max(map(len, column)) for column in zip(table.columns, *table.rows, strict=True)) > width:
+        table = replace(table, rows=tuple(tuple(cell.split(" [")[0] for cell in row) for row in table.rows))
     grid = RichTable(box=None, pad_edge=False, header_style="dim", title_justify="left")
     for i, column in enumerate(table.columns):
         grid.add_column(Text(visible(column)), justify="left" if i == 0 else "right")
@@ -44,5 +49,5 @@ def rich_table(table: Table) -> RichTable:
 
 
 def visible(text: str) -> str:
-    """Without control characters, which could drive a terminal."""
-    return "".join(c if c.isprintable() or c == "\n" else "�" for c in text)
+    """Without control characters, which could drive a terminal; every kind of space is a space."""
+    return "".join(c if c.isprintable() or c == "\n" else " " if c.isspace() else "�" for c in text)

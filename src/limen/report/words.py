@@ -63,7 +63,6 @@ def headline(data: ReportData) -> list[tuple[str, str]]:
 
 def _verdict(data: ReportData, c: Contrast) -> Verdict:
     policy, kind = data.policies[c.policy], finding(c)
-    many = "problem" if c.lost == 1 else "problems"
     chance = (
         f"{c.chance_lost:.1f} each way"
         if abs(c.chance_lost - c.chance_gained) < 0.05
@@ -71,9 +70,9 @@ def _verdict(data: ReportData, c: Contrast) -> Verdict:
     )
     total = c.kept + c.gained + c.lost + c.never
     sentence = (
-        f"Of {total} problems, {c.lost} {many.removesuffix('s') if c.lost == 1 else many} that the base solved in "
-        f"{c.budget} samples {'is' if c.lost == 1 else 'are'} lost and {c.gained} gained; chance alone would flip "
-        f"{chance}. Exact McNemar test of the net change ({signed_count(c.net)}): {p_text(c.p_value)}."
+        f"Of {total} problems it lost {c.lost or 'none'} that the base solved in {c.budget} samples and gained "
+        f"{c.gained or 'none'} that the base did not; chance alone would flip {chance}. "
+        f"Exact McNemar test of the net change ({signed_count(c.net)}): {p_text(c.p_value)}."
     )
     called = Counter(c.verdict_P)
     if called["shrunk"] + called["expanded"] + called["undetermined"]:

@@ -5,7 +5,7 @@ function flips() {
   responsive(root, (width) => {
     const rows = DATA.contrasts, narrow = width < 560, left = narrow ? 0 : Math.min(250, 20 + Math.max(...rows.map((c) => wide(DATA.policies[c.policy].name)))), right = narrow ? 0 : 92, line = narrow ? 62 : 44, top = 30;
     const height = top + rows.length * line + 26, mid = left + (width - left - right) / 2;
-    const reach = Math.max(1, ...rows.flatMap((c) => [c.lost, c.gained, c.chance_lost * 1.3, c.chance_gained * 1.3]));
+    const reach = Math.max(4, ...rows.flatMap((c) => [c.lost, c.gained, c.chance_lost * 1.3, c.chance_gained * 1.3]));
     const span = (width - left - right) / 2 - 40, L = (n) => (n / reach) * span;
     const svg = s("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img",
       "aria-label": "Problems lost and gained by each policy, with the number that chance alone would flip: " + rows.map((c) => `${DATA.policies[c.policy].name}: ${c.lost} lost, ${c.gained} gained, chance ${compact(c.chance_lost)} each way`).join("; ") });

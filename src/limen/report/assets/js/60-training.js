@@ -1,11 +1,9 @@
 // What was logged during training: one small plot per quantity, all runs in each.
-const MAIN = ["reward", "reward_batch", "loss", "entropy", "length", "kl", "grad_norm", "kept", "interference", "influence"];
-
 function training() {
   const root = byId("training-plots");
   if (!root) return;
   const keys = [...new Set(DATA.training.flatMap((run) => Object.keys(run.series)))];
-  const order = (key) => { const i = MAIN.findIndex((m) => key === m); return i < 0 ? 99 : i; };
+  const order = (key) => { const i = DATA.main_keys.indexOf(key); return i < 0 ? 99 : i; };
   keys.sort((a, b) => order(a) - order(b) || a.localeCompare(b));
   const paint = (r) => color(DATA.training[r].policy ?? r + 1);
   const plot = (key) => {
@@ -24,12 +22,13 @@ function training() {
       const X = linear(Math.min(...xs), Math.max(...xs), m.l, width - m.r), Y = linear(low, high, height - m.b, m.t);
       const svg = s("svg", { class: "plot", viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": `${key} over training steps` });
       for (const t of ticks(low, high, 3)) svg.append(s("line", { class: "grid", x1: m.l, x2: width - m.r, y1: Y(t), y2: Y(t) }), s("text", { x: m.l - 6, y: Y(t) + 4, "text-anchor": "end" }, compact(t)));
-      for (const t of ticks(Math.min(...xs), Math.max(...xs), 4)) svg.append(s("text", { x: X(t), y: height - 4, "text-anchor": "middle" }, t));
+      for (const t of ticks(Math.min(...xs), Math.max(...xs), 4).filter(Number.isInteger)) svg.append(s("text", { x: X(t), y: height - 4, "text-anchor": "middle" }, t));
+      for (const run of runs.filter((one) => one.data[0].length === 1)) svg.append(s("circle", { cx: X(run.data[0][0]), cy: Y(run.data[1][0]), r: 3, fill: paint(run.r) }));
       for (const run of runs) svg.append(s("path", { d: linePath(run.data[0], run.data[1], X, Y), fill: "none", stroke: paint(run.r), "stroke-width": 1.6, "stroke-linejoin": "round" }));
       svg.addEventListener("pointermove", (e) => { const r = svg.getBoundingClientRect(), x = ((e.clientX - r.left) / r.width) * width; say(Math.min(...xs) + ((x - m.l) / (width - m.l - m.r)) * (Math.max(...xs) - Math.min(...xs))); });
       return svg;
     });
-    say(Infinity);
+    say(Math.max(...runs.flatMap((run) => run.data[0])));
     return h("figure", null, h("h3", null, key), box, value);
   };
   const grid = h("div", { class: "multiples" }, keys.filter((k) => order(k) < 99).map(plot));
