@@ -59,7 +59,7 @@ def write_run(
     run = Run.create(path, "sample", name, {**settings, "max_tokens": params.max_tokens, "n": n})
     prompts = [Prompt(p.id, p.problem, (1, 2, 3), content_hash(p.problem)) for p in items]
     run.write_problems(items, prompts)
-    rng = random.Random(seed)
+    rng, lengths = random.Random(seed), random.Random(seed + 1000)
     with run.writer("rollouts") as rollouts, run.writer("verdicts") as verdicts:
         for p, prompt, q in zip(items, prompts, probability, strict=True):
             for j in range(n):
@@ -71,7 +71,7 @@ def write_run(
                     0,
                     j,
                     derive_seed(seed, p.id, j),
-                    (5, 6, 7, 0),
+                    tuple(range(4, lengths.randrange(14, 40 if correct else 90))),
                     body,
                     "eos",
                     prompt.hash,

@@ -15,14 +15,16 @@ from report_synthetic import problems, write_run
 def test_scores_of_shown_responses(tmp_path):
     path = write_run(tmp_path / "a", "a", problems(3), [1.0, 0.0, 1.0], 4, 1)
     run = Run.open(path)
+    tokens = {r.sample_index: r.token_ids for r in run.rollouts() if r.problem_id == "p001"}
     with run.writer("scores") as out:
         for j in range(4):
-            each = (-0.1, -0.2 * j, -1.0, -0.3)
-            out.append(score_row(Score("p001", "a", 0, j, "the base", sum(each), 4, each)))
+            n = len(tokens[j])
+            each = (-0.1, -0.2 * j, *[-1.0] * (n - 2))
+            out.append(score_row(Score("p001", "a", 0, j, "the base", sum(each), n, each)))
     responses = {r.sample_index: r for r in read_report([path], draws=0).problems[1].responses}
-    assert responses[2].scores["the base"] == pytest.approx((-0.1 - 0.4 - 1.0 - 0.3) / 4)
-    assert responses[0].token_scores["the base"] == pytest.approx([-0.1, 0.0, -1.0, -0.3])
-    assert responses[0].pieces == ["[5]", "[6]", "[7]", "[0]"]
+    assert responses[2].scores["the base"] == pytest.approx((-0.5 - (len(tokens[2]) - 2)) / len(tokens[2]))
+    assert responses[0].token_scores["the base"] == pytest.approx([-0.1, 0.0] + [-1.0] * (len(tokens[0]) - 2))
+    assert responses[0].pieces == [f"[{i}]" for i in tokens[0]]
     assert all(math.isfinite(v) for r in responses.values() for v in r.scores.values())
 
 

@@ -10,7 +10,17 @@ from typing import Any
 
 import limen
 from limen.errors import DataError
-from limen.measure import Comparison, CountTable, PassCurve, QuestionVerdicts, compare, pass_curve, split_half
+from limen.measure import (
+    Comparison,
+    CountTable,
+    PassCurve,
+    QuestionVerdicts,
+    answer_entropy,
+    compare,
+    maj_at_k,
+    pass_curve,
+    split_half,
+)
 from limen.provenance import provenance
 from limen.report.model import (
     Change,
@@ -27,11 +37,14 @@ from limen.report.model import (
     Training,
 )
 from limen.report.notes import find_notes
-from limen.report.samples import Samples, read_samples
+from limen.report.samples import AnswerClasses, Samples, read_samples
 from limen.report.sources import Source
 from limen.report.words import p_number
 from limen.store import Run
 from limen.types import Problem
+
+ENTROPY_BUDGET = 32
+"""Samples at which answer entropy is compared (Invisible Leash)."""
 
 
 def collect(
@@ -90,15 +103,31 @@ def _policy(source: Source, place: dict[str, int], samples: Samples, draws: int,
     curve = _curve(pass_curve(table, draws=draws, seed=seed)) if table.n_min > 0 else Curve((), (), (), ())
     role: Role = "base" if index == 0 else "control" if source.control else "trained"
     return Policy(
-        table.name,
-        role,
-        str(source.path),
-        curve,
-        curve.value[0] if curve.k else math.nan,
-        n_P,
-        c_P,
-        _health(source, samples),
+        name=table.name,
+        role=role,
+        source=str(source.path),
+        curve=curve,
+        avg=curve.value[0] if curve.k else math.nan,
+        n_P=n_P,
+        correct_P=c_P,
+        health=_health(source, samples),
+        **_votes([samples.classes[p] for p in place if p in samples.classes]),
     )
+
+
+def _votes(classes: Sequence[AnswerClasses]) -> dict[str, Any]:
+    """Majority vote of all samples, and answer entropy at 32 samples (or at the fewest of any problem)."""
+    sizes = [c.correct + sum(c.wrong) + c.none for c in classes]
+    if not sizes:
+        return {}
+    budget = min(ENTROPY_BUDGET, *sizes)
+    votes = [maj_at_k(c.correct, c.wrong, n, c.none) for c, n in zip(classes, sizes, strict=True)]
+    entropy = [answer_entropy([c.correct, *c.wrong, c.none], budget) for c in classes]
+    return {
+        "majority": math.fsum(votes) / len(votes),
+        "answer_entropy": math.fsum(entropy) / len(entropy),
+        "entropy_budget": budget,
+    }
 
 
 def _health(source: Source, samples: Samples) -> Health:
@@ -111,8 +140,7 @@ def _health(source: Source, samples: Samples) -> Health:
         truncated=float(table.truncated_P.sum()) / judged if known else math.nan,
         unjudged=int(table.unjudged_P.sum()),
         verifier=table.verifier,
-        length_mean=samples.length_mean,
-        length_median=samples.length_median,
+        lengths=samples.lengths,
     )
 
 

@@ -44,8 +44,6 @@ _STYLE = {
     "svg.hashsalt": "limen",
     "figure.dpi": 100,
     "savefig.dpi": 300,
-    "savefig.bbox": "tight",
-    "savefig.pad_inches": 0.04,
 }
 
 
@@ -60,6 +58,8 @@ def write_figures(data: ReportData, folder: Path) -> list[Path]:
         for name, draw in _figures(data).items():
             figure = Figure(layout="constrained")
             draw(figure)
+            figure.draw_without_rendering()
+            figure.set_layout_engine("none")  # laid out once is enough for both files
             for suffix, meta in ((".png", {"Software": None}), (".svg", {"Date": None, "Creator": None})):
                 path = folder / f"{name}{suffix}"
                 figure.savefig(path, metadata=meta)
@@ -75,6 +75,8 @@ def _figures(data: ReportData) -> dict[str, Callable[[Figure], None]]:
         figures["support"] = lambda f: _support(f, data)
     if any(len(c.by_budget) > 1 for c in data.contrasts):
         figures["budget"] = lambda f: _budget(f, data)
+    if data.shows_lengths:
+        figures["lengths"] = lambda f: _lengths(f, data)
     if any(t.series for t in data.training):
         figures["training"] = lambda f: _training(f, data)
     return figures
@@ -238,6 +240,26 @@ def _budget(figure: Figure, data: ReportData) -> None:
     axes[0].set_ylabel("problems")
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, labelcolor=SOFT)
+
+
+def _lengths(figure: Figure, data: ReportData) -> None:
+    """Tokens of correct and of other responses: median, middle half and 5 to 95% of each policy."""
+    rows = [(i, p, x) for i, p in enumerate(data.policies) for x in p.health.lengths]
+    figure.set_size_inches(5.2, 0.55 + 0.24 * len(rows))
+    ax = figure.subplots()
+    for r, (i, _, x) in enumerate(rows):
+        color, alpha = _color(data, i), 1.0 if x.kind == "correct" else 0.45
+        for ends in ([x.q05, x.q25], [x.q75, x.q95]):
+            ax.plot(ends, [r, r], color=color, alpha=alpha, linewidth=0.9, solid_capstyle="butt")
+        ax.plot([x.q25, x.q75], [r, r], color=color, alpha=alpha, linewidth=4.5, solid_capstyle="butt")
+        ax.plot([x.median], [r], marker="|", color="white", markersize=5)
+    ax.set_yticks(range(len(rows)), [f"{p.name}, {x.kind}" for _, p, x in rows], color=INK)
+    ax.set_ylim(len(rows) - 0.4, -0.6)
+    ax.grid(visible=False, axis="y")
+    ax.grid(visible=True, axis="x")
+    ax.spines["left"].set_visible(False)
+    ax.set_xlim(left=0)
+    ax.set_xlabel("tokens of a response (bar: middle half; line: 5 to 95%)")
 
 
 def _training(figure: Figure, data: ReportData) -> None:

@@ -34,6 +34,20 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True)
+class Lengths:
+    """Tokens of the responses of one kind: mean and the 5, 25, 50, 75 and 95% quantiles."""
+
+    kind: str
+    count: int
+    mean: float
+    q05: float
+    q25: float
+    median: float
+    q75: float
+    q95: float
+
+
+@dataclass(frozen=True, slots=True)
 class Health:
     """Outcomes of one policy's responses. Rates are shares of `samples`; NaN where the source does not say."""
 
@@ -41,15 +55,17 @@ class Health:
     no_answer: float
     truncated: float
     unjudged: int
-    duplicates: float = float("nan")
     verifier: str = ""
-    length_mean: float = float("nan")
-    length_median: float = float("nan")
+    lengths: Sequence[Lengths] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """One policy: `correct_P` of `n_P` judged samples of each problem, problems as in `ReportData.problems`."""
+    """One policy: `correct_P` of `n_P` judged samples of each problem, problems as in `ReportData.problems`.
+
+    majority: share of problems that a vote of all samples solves (ties split); answer_entropy: nats, mean over
+    problems, at `entropy_budget` samples.
+    """
 
     name: str
     role: Role
@@ -59,9 +75,9 @@ class Policy:
     n_P: Sequence[int]
     correct_P: Sequence[int]
     health: Health
-    majority: Mapping[int, float] = field(default_factory=dict)
-    modes: Mapping[str, float] = field(default_factory=dict)
-    answer_entropy: float = float("nan")
+    majority: float = math.nan
+    answer_entropy: float = math.nan
+    entropy_budget: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +220,11 @@ class ReportData:
     provenance: Sequence[tuple[str, Mapping[str, Any]]] = ()
     made: Mapping[str, Any] = field(default_factory=dict)
     live: bool = False
+
+    @property
+    def shows_lengths(self) -> bool:
+        """Whether responses are long enough for their lengths to say anything."""
+        return any(x.q95 >= 16 for p in self.policies for x in p.health.lengths)
 
     @property
     def base(self) -> Policy:

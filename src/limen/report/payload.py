@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from limen.report.model import MAIN_KEYS, Curve, ProblemItem, ReportData, Response
+from limen.report.model import MAIN_KEYS, Curve, Policy, ProblemItem, ReportData, Response
 from limen.report.words import p_text
 
 CHUNK = 10
@@ -47,7 +47,7 @@ def page_data(data: ReportData, slots: Sequence[int], folder: str) -> dict[str, 
         "folder": folder,
         "chunk_size": CHUNK,
         "live": data.live,
-        "policies": [{"name": p.name, "role": p.role, "curve": _curve(p.curve)} for p in data.policies],
+        "policies": [_policy(p) for p in data.policies],
         "contrasts": [
             {
                 "policy": c.policy,
@@ -150,6 +150,14 @@ def _curve(curve: Curve) -> dict[str, Any]:
         "lo": [_round(x) for x in curve.low],
         "hi": [_round(x) for x in curve.high],
     }
+
+
+def _policy(p: Policy) -> dict[str, Any]:
+    return {"name": p.name, "role": p.role, "curve": _curve(p.curve), "lengths": _lengths(p)}
+
+
+def _lengths(p: Policy) -> list[list[Any]]:
+    return [[x.kind, x.count, *(_round(v) for v in (x.q05, x.q25, x.median, x.q75, x.q95))] for x in p.health.lengths]
 
 
 def _preview(text: str) -> str:

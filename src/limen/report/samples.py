@@ -5,15 +5,14 @@ Texts are never all read at once: the choice is made on the verdicts, and only t
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import duckdb
 
 from limen.report.likelihood import add_likelihoods
-from limen.report.model import Response
+from limen.report.model import Lengths, Response
 from limen.store import Run
 
 MAX_CHARS = 6000
@@ -57,20 +56,50 @@ QUALIFY row_number() OVER (PARTITION BY problem_id ORDER BY n DESC, said, outcom
 ORDER BY problem_id, n DESC, said, outcome
 """
 )
-_LENGTHS = """
-SELECT avg(n_tokens), median(n_tokens), count(*), count(DISTINCT (problem_id, seed))
-FROM read_parquet($rollouts) WHERE policy = $policy AND step = $step
+_SEEDS = """
+SELECT count(*) - count(DISTINCT (problem_id, seed)) FROM read_parquet($rollouts)
+WHERE policy = $policy AND step = $step
 """
+_LENGTHS = (
+    _VERDICTS
+    + """
+SELECT v.outcome = 'correct' AS right, count(*), avg(r.n_tokens),
+       quantile_cont(r.n_tokens, [0.05, 0.25, 0.5, 0.75, 0.95])
+FROM v JOIN read_parquet($rollouts) r
+  ON r.problem_id = v.problem_id AND r.sample_index = v.sample_index AND r.policy = $policy AND r.step = $step
+WHERE r.n_tokens IS NOT NULL AND v.outcome <> 'unjudged' GROUP BY 1 ORDER BY 1 DESC
+"""
+)
+# Answers the verifier called correct are one class, the wrong ones are told apart by their text.
+_CLASSES = (
+    _VERDICTS
+    + """
+SELECT problem_id, outcome, count(*) FROM v WHERE outcome <> 'unjudged'
+GROUP BY problem_id, outcome, CASE WHEN outcome = 'wrong' THEN answer END ORDER BY problem_id
+"""
+)
+
+
+@dataclass(slots=True)
+class AnswerClasses:
+    """Samples of one problem by what they answered."""
+
+    correct: int = 0
+    wrong: list[int] = field(default_factory=list)
+    none: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """Of one policy: chosen responses and commonest (answer, outcome, count) by problem id; token lengths."""
+    """Of one policy: chosen responses and commonest (answer, outcome, count) by problem id; token lengths.
+
+    classes: by problem id, how many samples were correct, gave each wrong answer, and gave none.
+    """
 
     responses: dict[str, list[Response]]
     answers: dict[str, list[tuple[str, str, int]]]
-    length_mean: float = math.nan
-    length_median: float = math.nan
+    classes: dict[str, AnswerClasses] = field(default_factory=dict)
+    lengths: tuple[Lengths, ...] = ()
     repeated_seeds: int = 0
 
 
@@ -86,15 +115,31 @@ def read_samples(run: Run, index: int, policy: str, step: int, verifier: str, mo
             for problem, answer, outcome, n in db.execute(_ANSWERS, {**judged, "answers": MAX_ANSWERS}).fetchall():
                 answers[problem].append((answer or "", outcome, n))
         if not rollouts:
-            return Samples({}, dict(answers))
+            return Samples({}, dict(answers), _classes(db, judged))
         if verdicts and most > 0:
             head, tail = 2 * MAX_CHARS // 3, MAX_CHARS // 3
             more = {"rollouts": rollouts, "most": most, "head": MAX_CHARS, "tail": tail}
             for row in db.execute(_CHOSEN, {**judged, **more}).fetchall():
                 responses[row[0]].append(_response(index, step, head, row))
-        mean, median, n, seeds = db.execute(_LENGTHS, {**key, "rollouts": rollouts}).fetchall()[0]
+        repeated = db.execute(_SEEDS, {**key, "rollouts": rollouts}).fetchall()[0][0]
+        rows = db.execute(_LENGTHS, {**judged, "rollouts": rollouts}).fetchall() if verdicts else []
+        classes = _classes(db, judged) if verdicts else {}
+    lengths = tuple(Lengths("correct" if right else "not correct", n, mean, *q) for right, n, mean, q in rows)
     scored = add_likelihoods(run, policy, step, dict(responses))
-    return Samples(scored, dict(answers), _float(mean), _float(median), int(n) - int(seeds))
+    return Samples(scored, dict(answers), classes, lengths, int(repeated))
+
+
+def _classes(db: duckdb.DuckDBPyConnection, judged: dict[str, Any]) -> dict[str, AnswerClasses]:
+    found: dict[str, AnswerClasses] = defaultdict(AnswerClasses)
+    for problem, outcome, n in db.execute(_CLASSES, judged).fetchall():
+        one = found[problem]
+        if outcome == "wrong":
+            one.wrong.append(n)
+        elif outcome == "correct":
+            one.correct += n
+        else:
+            one.none += n
+    return dict(found)
 
 
 def _response(index: int, step: int, head: int, row: tuple[Any, ...]) -> Response:
@@ -113,7 +158,3 @@ def _response(index: int, step: int, head: int, row: tuple[Any, ...]) -> Respons
         cut_at=head if cut else 0,
         step=step,
     )
-
-
-def _float(value: object) -> float:
-    return float(value) if isinstance(value, int | float) else math.nan

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from limen.report.model import Curve, Policy, ReportData, SplitHalf
-from limen.report.words import p_number, rate
+from limen.report.words import join, p_number, rate
 
 RATES = ("SRR", "NDR", "SDS", "NSCR")
 _LATEX = str.maketrans(
@@ -125,29 +125,24 @@ def health_table(data: ReportData) -> Table:
     def share(x: float) -> str:
         return "–" if math.isnan(x) else f"{100 * x:.1f}%"
 
-    def number(x: float) -> str:
-        return "–" if math.isnan(x) else f"{x:.0f}"
+    def tokens(p: Policy) -> str:
+        whole = sum(x.count for x in p.health.lengths)
+        return f"{sum(x.count * x.mean for x in p.health.lengths) / whole:.0f}" if whole else "–"
 
     rows = []
     for p in data.policies:
         h = p.health
-        rows.append(
-            (
-                p.name,
-                str(h.samples),
-                str(h.unjudged),
-                share(h.no_answer),
-                share(h.truncated),
-                number(h.length_mean),
-                rate(p.answer_entropy),
-                h.verifier or "–",
-            )
-        )
+        shares = (share(h.no_answer), share(h.truncated))
+        more = (rate(p.majority), rate(p.answer_entropy), tokens(p), h.verifier or "–")
+        rows.append((p.name, str(h.samples), str(h.unjudged), *shares, *more))
+    budgets = sorted({p.entropy_budget for p in data.policies if p.entropy_budget})
+    at = f" at {join([str(b) for b in budgets])} samples" if budgets else ""
     caption = (
         "Outcomes of the samples. Unjudged ones (the verifier timed out or crashed) count as neither right nor wrong; "
-        "truncated ones have no answer. Answer entropy in nats, mean over problems."
+        "truncated ones have no answer. Vote: problems that a majority of all samples gets right, ties split. "
+        f"Answer entropy: in nats{at}, mean over problems. Tokens: mean length of a response."
     )
-    columns = ("policy", "judged samples", "unjudged", "no answer", "truncated", "tokens", "answer entropy", "verifier")
+    columns = ("policy", "judged", "unjudged", "no answer", "truncated", "vote", "answer entropy", "tokens", "verifier")
     return Table("outcomes", columns, tuple(rows), caption, tuple(p.role for p in data.policies))
 
 
@@ -230,6 +225,12 @@ def csv_files(data: ReportData) -> dict[str, str]:
             ),
         ),
     }
+    lengths = [(p.name, x) for p in data.policies for x in p.health.lengths]
+    if lengths:
+        files["lengths.csv"] = csv_text(
+            ("policy", "kind", "responses", "mean", "q05", "q25", "median", "q75", "q95"),
+            ((n, x.kind, x.count, x.mean, x.q05, x.q25, x.median, x.q75, x.q95) for n, x in lengths),
+        )
     if data.contrasts:
         names = [data.policies[c.policy].name for c in data.contrasts]
         files["difference.csv"] = csv_text(

@@ -25,6 +25,7 @@ curves();
 flow();
 budgets();
 training();
+lengths();
 explorer();
 live();
 document.documentElement.setAttribute("data-ready", "true");
