@@ -7,6 +7,7 @@ are in it and how their samples fell, because each problem brings its own sampli
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,17 +20,26 @@ _CHUNK = 4_000_000  # most array elements of a block of draws
 
 def problem_weights(M: int, draws: int, rng: np.random.Generator) -> Floats:
     """How often each problem is drawn, over M: shape (draws, M), rows sum to 1."""
-    pick = rng.integers(0, M, size=(draws, M))
-    pick += np.arange(draws)[:, None] * M
-    return np.bincount(pick.ravel(), minlength=draws * M).reshape(draws, M) / M
+    pick = rng.integers(0, M, size=(draws, M), dtype=np.uint16 if M <= 65536 else np.int64).astype(np.intp)
+    pick += (np.arange(draws) * M)[:, None]
+    counts = np.bincount(pick.ravel(), minlength=draws * M)
+    return np.asarray((counts * (1 / M)).reshape(draws, M))
+
+
+@lru_cache(maxsize=1)
+def _seeded_weights(M: int, draws: int, seed: int) -> Floats:
+    """Kept from one call to the next: the curves of a comparison are all resampled with the same draws."""
+    return problem_weights(M, draws, np.random.default_rng(seed))
 
 
 def problem_means(value_PK: Floats, draws: int, seed: int) -> Floats:
     """Means over problems drawn with replacement, shape (draws, K). The same seed draws the same problems, so
     two policies with the problems in one order are resampled in pairs."""
-    rng = np.random.default_rng(seed)
     M = value_PK.shape[0]
-    block = max(1, _CHUNK // max(M, 1))
+    if draws * M <= _CHUNK:
+        return np.asarray(_seeded_weights(M, draws, seed) @ value_PK)
+    rng = np.random.default_rng(seed)
+    block = max(1, _CHUNK // M)
     parts = [problem_weights(M, min(block, draws - start), rng) @ value_PK for start in range(0, draws, block)]
     return np.concatenate(parts)
 

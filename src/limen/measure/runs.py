@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,35 +17,33 @@ from limen.measure.counts import CountTable, StopRule
 from limen.store import Run
 
 _GROUPS = """
-SELECT policy::VARCHAR AS policy, step, verifier::VARCHAR AS verifier, count(*) AS rows
-FROM read_parquet(?) GROUP BY ALL ORDER BY ALL
+SELECT policy::VARCHAR AS policy, step, verifier::VARCHAR AS verifier, count(*) AS rows,
+       min(sample_index) AS least, max(sample_index) AS most
+FROM read_parquet($files) GROUP BY ALL ORDER BY ALL
 """
-
-# A verdict that was written twice with the same outcome counts once; contradicting ones are an error.
-_ONE = """
-WITH one AS (
-    SELECT problem_id::VARCHAR AS problem_id, sample_index, min(outcome::VARCHAR) AS outcome,
-           max(outcome::VARCHAR) AS other, bool_or(finish_reason::VARCHAR = 'length') AS truncated
-    FROM read_parquet($files) WHERE policy = $policy AND step = $step AND verifier = $verifier
-    GROUP BY problem_id, sample_index
-)"""
-
-# Under adaptive stopping only the samples up to the r-th success count, in the order of their index.
-_CUT = """, kept AS (
-    SELECT * FROM one QUALIFY coalesce(sum(CASE WHEN outcome = 'correct' THEN 1 ELSE 0 END) OVER (
-        PARTITION BY problem_id ORDER BY sample_index ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) < {r}
-)"""
-
+_WHERE = "FROM read_parquet($files) WHERE policy = $policy AND step = $step"
 _COUNTS = """
-SELECT problem_id,
+SELECT problem_id::VARCHAR AS problem_id,
        count(*) FILTER (outcome <> 'unjudged') AS n,
        count(*) FILTER (outcome = 'correct') AS c,
        count(*) FILTER (outcome = 'unjudged') AS unjudged,
        count(*) FILTER (outcome = 'no_answer') AS no_answer,
-       count(*) FILTER (truncated AND outcome <> 'unjudged') AS truncated,
-       count(*) FILTER (outcome <> other) AS contradicting
-FROM {table} GROUP BY problem_id
+       count(*) FILTER (finish_reason = 'length' AND outcome <> 'unjudged') AS truncated
+FROM {source} GROUP BY problem_id
 """
+_REPEATS = "SELECT problem_id::VARCHAR AS problem_id, count(*) - {distinct} AS repeats {where} GROUP BY problem_id"
+_BITS = "bit_count(bitstring_agg(sample_index, {least}, {most}))"
+
+# Slower: each sample once. A verdict that was written twice with one outcome counts once; contradicting ones raise.
+_ONCE = """(
+    SELECT problem_id, sample_index, min(outcome::VARCHAR) AS outcome, max(outcome::VARCHAR) AS other,
+           max(finish_reason::VARCHAR) AS finish_reason
+    {where} GROUP BY problem_id, sample_index)"""
+
+# Under adaptive stopping only the samples up to the r-th success count, in the order of their index.
+_CUT = """(
+    SELECT * FROM {source} QUALIFY coalesce(sum(CASE WHEN outcome = 'correct' THEN 1 ELSE 0 END) OVER (
+        PARTITION BY problem_id ORDER BY sample_index ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) < {r})"""
 
 
 def counts_from_run(
@@ -60,18 +60,67 @@ def counts_from_run(
     files = [str(f) for f in run.shards("verdicts")]
     if not files:
         raise StoreError(f"{run.path} holds no verdicts: judge it first (`limen verify {run.path}`)")
-    with duckdb.connect() as db:
-        policy, step, verifier = _pick(db, files, run, policy, step, verifier)
+    with database() as db:
+        group = _pick(db, files, run, policy, step, verifier)
         stop = _stop_rule(run)
-        cut = _CUT.format(r=stop.r) if stop else ""
-        query = _ONE + cut + _COUNTS.format(table="kept" if stop else "one")
-        rows = db.execute(query, {"files": files, "policy": policy, "step": step, "verifier": verifier}).fetchall()
-        sampled = {} if stop else _sampled(db, run, policy, step)
-    bad = sum(r[6] for r in rows)
-    if bad:
-        raise DataError(f"{run.path}: {bad} samples have contradicting verdicts of {verifier}: judge the run anew")
-    table = _count_table(run, policy, step, verifier, {r[0]: r[1:6] for r in rows}, sampled)
+        rows = _counts(db, files, run, group, stop)
+        sampled = {} if stop else _sampled(db, run, group)
+    table = _count_table(run, group.policy, group.step, group.verifier, rows, sampled)
     return replace(table, stop=stop)
+
+
+@contextmanager
+def database(memory: str = "1GB") -> Iterator[duckdb.DuckDBPyConnection]:
+    """DuckDB in memory, spilling to a temporary folder beyond `memory`."""
+    with tempfile.TemporaryDirectory(prefix="limen-") as folder, duckdb.connect() as db:
+        db.execute(f"SET memory_limit = '{memory}'")
+        db.execute("SET temp_directory = ?", [folder])
+        db.execute("SET preserve_insertion_order = false")
+        yield db
+
+
+@dataclass(frozen=True)
+class Group:
+    """The verdicts of one policy at one step by one verifier; least and most: range of their sample indices."""
+
+    policy: str
+    step: int
+    verifier: str
+    rows: int
+    least: int
+    most: int
+
+    @property
+    def key(self) -> dict[str, Any]:
+        return {"policy": self.policy, "step": self.step}
+
+
+def _counts(
+    db: duckdb.DuckDBPyConnection, files: list[str], run: Run, group: Group, stop: StopRule | None
+) -> dict[str, Sequence[int]]:
+    """(n, c, unjudged, no_answer, truncated) of each problem that has verdicts."""
+    values = {"files": files, **group.key, "verifier": group.verifier}
+    where = f"{_WHERE} AND verifier = $verifier"
+    source = f"(SELECT * {where})"
+    if _repeats(db, where, values, group):
+        source = _ONCE.format(where=where)
+        both = db.execute(f"SELECT count(*) FROM {source} WHERE outcome <> other", values).fetchone()
+        if both and both[0]:
+            raise DataError(
+                f"{run.path}: {both[0]} samples have contradicting verdicts of {group.verifier}: judge the run anew"
+            )
+    if stop:
+        source = _CUT.format(source=source, r=stop.r)
+    return {row[0]: row[1:] for row in db.execute(_COUNTS.format(source=source), values).fetchall()}
+
+
+def _repeats(db: duckdb.DuckDBPyConnection, where: str, values: dict[str, Any], group: Group) -> bool:
+    """Whether a sample has more than one row: one bit a sample, or exactly where the indices are far apart."""
+    wide = group.most - group.least > 64 * max(group.rows, 1024)
+    distinct = "count(DISTINCT sample_index)" if wide else _BITS.format(least=group.least, most=group.most)
+    query = _REPEATS.format(distinct=distinct, where=where)
+    found = db.execute(f"SELECT max(repeats) FROM ({query})", values).fetchone()
+    return bool(found and found[0])
 
 
 def _pick(
@@ -81,16 +130,16 @@ def _pick(
     policy: str | None,
     step: int | None,
     verifier: str | None,
-) -> tuple[str, int, str]:
+) -> Group:
     """The one (policy, step, verifier) that fits, or an error that lists what is there."""
-    groups = db.execute(_GROUPS, [list(files)]).fetchall()
+    groups = db.execute(_GROUPS, {"files": list(files)}).fetchall()
     fits = [
         g
         for g in groups
         if policy in (None, g[0]) and step in (None, g[1]) and verifier in (None, g[2], str(g[2]).split("@")[0])
     ]
     if len(fits) == 1:
-        return str(fits[0][0]), int(fits[0][1]), str(fits[0][2])
+        return Group(*fits[0])
     listed = "; ".join(f"policy {g[0]!r} step {g[1]} verifier {g[2]} ({g[3]} verdicts)" for g in groups[:12])
     more = f"; and {len(groups) - 12} more" if len(groups) > 12 else ""
     problem = "holds several" if fits else "holds none that fits"
@@ -108,14 +157,19 @@ def _stop_rule(run: Run) -> StopRule | None:
     return StopRule(int(r), int(most))
 
 
-def _sampled(db: duckdb.DuckDBPyConnection, run: Run, policy: str, step: int) -> dict[str, int]:
+def _sampled(db: duckdb.DuckDBPyConnection, run: Run, group: Group) -> dict[str, int]:
     """Stored rollouts of each problem; empty where the run keeps none (imported verdicts)."""
     files = [str(f) for f in run.shards("rollouts")]
     if not files:
         return {}
-    query = """SELECT problem_id::VARCHAR, count(DISTINCT sample_index) FROM read_parquet($files)
-               WHERE policy = $policy AND step = $step GROUP BY 1"""
-    return dict(db.execute(query, {"files": files, "policy": policy, "step": step}).fetchall())
+    values = {"files": files, **group.key}
+    ends = db.execute(f"SELECT min(sample_index), max(sample_index), count(*) {_WHERE}", values).fetchone()
+    if ends is None or not ends[2]:
+        return {}
+    here = replace(group, rows=ends[2], least=ends[0], most=ends[1])
+    distinct = "count(DISTINCT sample_index)" if _repeats(db, _WHERE, values, here) else "count(*)"
+    query = f"SELECT problem_id::VARCHAR, {distinct} {_WHERE} GROUP BY problem_id"
+    return dict(db.execute(query, values).fetchall())
 
 
 def _count_table(
