@@ -26,13 +26,13 @@ def dry_run(settings: TrainSettings) -> str:
     from limen.problems import load_problems
     from limen.problems.prompt import render
     from limen.sampling.golds import failing_golds
-    from limen.train.run import make_pool
+    from limen.train.run import fitting, make_pool
 
     algorithm = resolve(settings)
     problems = load_problems(settings.problems, settings.limit, settings.columns, settings.split)
     if len(problems) < settings.prompts_per_step:
         raise ConfigError(f"{len(problems)} problems, but prompts_per_step is {settings.prompts_per_step}: lower it")
-    prompts = render(problems, load_tokenizer(settings.model), settings.template)
+    problems, prompts = fitting(settings, problems, render(problems, load_tokenizer(settings.model), settings.template))
     lengths = sorted(len(p.token_ids) for p in prompts)
     config, parameters = model_size(settings.model)
     context = getattr(config.get_text_config(), "max_position_embeddings", None)
@@ -41,7 +41,7 @@ def dry_run(settings: TrainSettings) -> str:
             f"the longest prompt has {lengths[-1]} tokens: with {settings.max_new_tokens} new ones it does not fit the "
             f"context of {context}; lower max_new_tokens or drop long problems"
         )
-    with make_pool(settings, problems) as pool:
+    with make_pool(settings, problems, noise=False) as pool:
         bad = failing_golds(problems, pool)
         version = pool.version
     shown = {"algorithm": {k: getattr(algorithm, k) for k in FIELDS}, **settings.model_dump(exclude={"algorithm"})}

@@ -81,6 +81,20 @@ def open_run(settings: TrainSettings, resume: bool | None) -> tuple[Run, Path | 
     return run, last_checkpoint(path)
 
 
+def fitting(
+    settings: TrainSettings, problems: list[Problem], prompts: list[Prompt]
+) -> tuple[list[Problem], list[Prompt]]:
+    """Problems whose prompt is not longer than `max_prompt_tokens`; how many are left out is said aloud."""
+    most = settings.max_prompt_tokens
+    pairs = [(p, q) for p, q in zip(problems, prompts, strict=True) if most is None or len(q.token_ids) <= most]
+    if len(pairs) < len(problems):
+        log.warning("%d of %d problems left out: their prompts are longer than max_prompt_tokens = %s",
+                    len(problems) - len(pairs), len(problems), most)  # fmt: skip
+    if not pairs:
+        raise DataError(f"every prompt is longer than max_prompt_tokens = {most}: raise it")
+    return [p for p, _ in pairs], [q for _, q in pairs]
+
+
 def prepare(settings: TrainSettings) -> tuple[Any, list[Problem], list[Prompt]]:
     """Model with tokenizer, problems, prompts."""
     from limen.models import load_model
@@ -89,7 +103,8 @@ def prepare(settings: TrainSettings) -> tuple[Any, list[Problem], list[Prompt]]:
 
     problems = load_problems(settings.problems, settings.limit, settings.columns, settings.split)
     loaded = load_model(settings.model, device=settings.device, dtype="float32")
-    return loaded, problems, render(problems, loaded.tokenizer, settings.template)
+    problems, prompts = fitting(settings, problems, render(problems, loaded.tokenizer, settings.template))
+    return loaded, problems, prompts
 
 
 def make_trainer(
@@ -126,12 +141,14 @@ def make_trainer(
     return trainer
 
 
-def make_pool(settings: TrainSettings, problems: list[Problem]) -> Any:
-    """The verifier's processes."""
+def make_pool(settings: TrainSettings, problems: list[Problem], noise: bool = True) -> Any:
+    """The verifier's processes; `noise` False: without the errors that the settings put on it."""
     from limen.sampling.golds import auto_verifier
     from limen.verify import VerifierPool
 
     spec = auto_verifier(problems) if settings.verifier == "auto" else settings.verifier
+    if isinstance(spec, dict) and not noise:
+        spec = {k: v for k, v in spec.items() if k != "noise"}
     return VerifierPool(spec, workers=settings.verifier_workers, deadline=settings.verifier_deadline)
 
 
@@ -139,7 +156,7 @@ def _check_golds(settings: TrainSettings, run: Run, problems: list[Problem]) -> 
     """Problems whose gold answer fails its own verifier give no reward to anybody: listed in run.json, and aloud."""
     from limen.sampling.golds import failing_golds
 
-    with make_pool(settings, problems) as pool:
+    with make_pool(settings, problems, noise=False) as pool:
         bad = failing_golds(problems, pool)
         run.info["failing_golds"] = [p.id for p in bad]
         run.save()

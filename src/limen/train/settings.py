@@ -98,6 +98,8 @@ class TrainSettings(Settings):
     """Compute precision; weights stay float32. bf16 on a GPU and float32 on the CPU unless given."""
     problems: str = "arithmetic:all?split=train"
     limit: Count | None = None
+    max_prompt_tokens: Count | None = None
+    """Problems with longer prompts are left out, and counted. Without it one that does not fit is an error."""
     columns: dict[str, str] = Field(default_factory=dict)
     split: str | None = None
     template: str = "auto"
