@@ -52,6 +52,8 @@ def write_run(
     params: SamplingParams | None = None,
     model: str | None = None,
     done: bool = True,
+    policy: str | None = None,
+    step: int = 0,
 ) -> Path:
     """A sampling run in which sample j of problem i is correct with probability[i], independently."""
     params = params or SamplingParams(max_tokens=64)
@@ -67,8 +69,8 @@ def write_run(
                 body = text(p.answer, j, correct)
                 r = Rollout(
                     p.id,
-                    name,
-                    0,
+                    policy or name,
+                    step,
                     j,
                     derive_seed(seed, p.id, j),
                     tuple(range(4, lengths.randrange(14, 40 if correct else 90))),

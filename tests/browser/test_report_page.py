@@ -2,6 +2,9 @@
 
 import pytest
 
+from limen.report import build_report
+from report_synthetic import problems, write_run
+
 
 def test_opens_silently_and_says_the_verdict(watched, report_file):
     tab = watched()
@@ -126,3 +129,17 @@ def test_no_width_overflows(watched, report_file, screenshots, width, scheme):
     page.wait_for_selector(".detail .resp")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.screenshot(path=screenshots / f"report-{scheme}-{width}.png", full_page=True)
+
+
+def test_checkpoints_have_their_own_plots(watched, tmp_path):
+    items = problems(20)
+    runs = [write_run(tmp_path / "base", "base", items, [0.4] * 20, 16, 1)]
+    for step in (50, 100):
+        q = 0.4 + step / 400
+        runs.append(write_run(tmp_path / f"g{step}", f"g{step}", items, [q] * 20, 16, step, policy="grpo", step=step))
+    tab = watched()
+    page = tab.goto(build_report(runs, tmp_path / "out", draws=50, figures=False))
+    assert page.locator("#checkpoint-plots h3").all_inner_texts() == ["pass@1", "pass@4", "pass@16"]
+    assert page.locator("#checkpoint-plots svg").first.locator("circle").count() == 3
+    assert page.locator("#curves svg.plot path[fill=none]").count() == 2
+    assert tab.errors == []

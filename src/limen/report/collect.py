@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import limen
-from limen.errors import DataError
 from limen.measure import (
     Comparison,
     CountTable,
@@ -22,23 +21,23 @@ from limen.measure import (
     split_half,
 )
 from limen.provenance import provenance
+from limen.report.health import read_health
 from limen.report.model import (
     Change,
     Contrast,
     Curve,
     Health,
-    Note,
     Policy,
     ProblemItem,
     ReportData,
     Role,
-    Series,
     SplitHalf,
-    Training,
+    VerdictHealth,
 )
 from limen.report.notes import find_notes
 from limen.report.samples import AnswerClasses, Samples, read_samples
 from limen.report.sources import Source
+from limen.report.training import read_training
 from limen.report.words import p_number
 from limen.store import Run
 from limen.types import Problem
@@ -67,7 +66,7 @@ def collect(
         if found.support is not None:
             contrasts.append(_contrast(i, found, ids))
     notes = find_notes(sources, policies, contrasts, [x.repeated_seeds for x in samples])
-    training = [_training(Path(path), sources, notes) for path in train_runs]
+    training = [read_training(Path(path), sources, notes) for path in train_runs]
     return ReportData(
         title=title or _title(sources),
         policies=policies,
@@ -111,6 +110,9 @@ def _policy(source: Source, place: dict[str, int], samples: Samples, draws: int,
         n_P=n_P,
         correct_P=c_P,
         health=_health(source, samples),
+        family=table.policy or table.name,
+        step=table.step,
+        last=source.last,
         **_votes([samples.classes[p] for p in place if p in samples.classes]),
     )
 
@@ -140,8 +142,16 @@ def _health(source: Source, samples: Samples) -> Health:
         truncated=float(table.truncated_P.sum()) / judged if known else math.nan,
         unjudged=int(table.unjudged_P.sum()),
         verifier=table.verifier,
+        verdicts=_verdicts(source),
         lengths=samples.lengths,
     )
+
+
+def _verdicts(source: Source) -> VerdictHealth:
+    table = source.table
+    if source.run is None or table.step is None:
+        return VerdictHealth()
+    return read_health(source.run, table.policy, table.step, table.verifier)
 
 
 def _curve(curve: PassCurve) -> Curve:
@@ -224,55 +234,6 @@ def _problems(sources: Sequence[Source], ids: Sequence[str], samples: Sequence[S
         answers = [s.answers.get(i, []) for s in samples]
         items.append(ProblemItem(i, p.task or tasks.get(i, ""), p.problem, p.answer, responses, answers))
     return items
-
-
-def _training(path: Path, sources: Sequence[Source], notes: list[Note]) -> Training:
-    """metrics.jsonl of a training run. A cut-off last line (the run was killed, or goes on) is left out aloud."""
-    run = Run.open(path)
-    file = path / "metrics.jsonl"
-    if not file.exists():
-        notes.append(Note("note", f"{run.name}: no metrics.jsonl, so no training curves."))
-        return Training(run.name, str(path), ())
-    columns: dict[str, tuple[list[int], list[float]]] = {}
-    lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            if number == len(lines):
-                notes.append(Note("note", f"{run.name}: the last line of metrics.jsonl is cut off and left out."))
-                break
-            raise DataError(f"{file} line {number} is not whole JSON ({error}): mend or drop that line") from error
-        _add_metrics(columns, row, file, number)
-    series = [Series(k, *v) for k, v in columns.items()]
-    return Training(run.name, str(path), series, _made_by(path, run.name, sources))
-
-
-def _made_by(path: Path, name: str, sources: Sequence[Source]) -> int | None:
-    """Place of the policy whose model lies in the training run's folder, or else that has its name."""
-    for i, s in enumerate(sources):
-        model = s.run.settings.get("model") if s.run is not None else None
-        if isinstance(model, str) and Path(model).resolve().is_relative_to(path.resolve()):
-            return i
-    return next((i for i, s in enumerate(sources) if s.table.name == name), None)
-
-
-def _add_metrics(columns: dict[str, tuple[list[int], list[float]]], row: Any, file: Path, number: int) -> None:
-    step = row.get("step") if isinstance(row, dict) else None
-    if not isinstance(step, int):
-        raise DataError(
-            f"{file} line {number} has no whole-number step: each line is an object with step and its metrics"
-        )
-    for key, value in row.items():
-        if key != "step" and isinstance(value, int | float) and not isinstance(value, bool):
-            steps, values = columns.setdefault(key, ([], []))
-            if steps and steps[-1] == step:  # a resumed run wrote this step again
-                values[-1] = float(value)
-            else:
-                steps.append(step)
-                values.append(float(value))
 
 
 def _origin(source: Source) -> dict[str, Any]:

@@ -34,6 +34,30 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True)
+class Opinion:
+    """Another verifier on the same samples: how many both judged, and which way they differ."""
+
+    verifier: str
+    both: int
+    only_first: int
+    only_other: int
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictHealth:
+    """rules: verdicts by the rule that decided, commonest first; reasons: why samples are unjudged.
+
+    false_positives, false_negatives: verdicts that deliberate noise turned to correct, and from correct.
+    """
+
+    rules: dict[str, int] = field(default_factory=dict)
+    reasons: dict[str, int] = field(default_factory=dict)
+    false_positives: int = 0
+    false_negatives: int = 0
+    opinions: tuple[Opinion, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Lengths:
     """Tokens of the responses of one kind: mean and the 5, 25, 50, 75 and 95% quantiles."""
 
@@ -56,6 +80,7 @@ class Health:
     truncated: float
     unjudged: int
     verifier: str = ""
+    verdicts: VerdictHealth = field(default_factory=VerdictHealth)
     lengths: Sequence[Lengths] = ()
 
 
@@ -63,6 +88,7 @@ class Health:
 class Policy:
     """One policy: `correct_P` of `n_P` judged samples of each problem, problems as in `ReportData.problems`.
 
+    family, step: the trained policy and its optimizer step; last: no later checkpoint of the family is shown.
     majority: share of problems that a vote of all samples solves (ties split); answer_entropy: nats, mean over
     problems, at `entropy_budget` samples.
     """
@@ -75,6 +101,9 @@ class Policy:
     n_P: Sequence[int]
     correct_P: Sequence[int]
     health: Health
+    family: str = ""
+    step: int | None = None
+    last: bool = True
     majority: float = math.nan
     answer_entropy: float = math.nan
     entropy_budget: int = 0

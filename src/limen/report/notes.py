@@ -65,8 +65,15 @@ def _outcomes(policies: Sequence[Policy]) -> Iterable[Note]:
         if h.unjudged:
             yield Note(
                 "warning",
-                f"{p.name}: {h.unjudged} samples could not be judged (the verifier ran out of time or memory, or "
-                "crashed). They count as neither right nor wrong.",
+                f"{p.name}: {h.unjudged} samples could not be judged ({_reasons(p)}). They count as neither right "
+                "nor wrong.",
+            )
+        v = h.verdicts
+        if v.false_positives or v.false_negatives:
+            yield Note(
+                "warning",
+                f"{p.name}: noise was put on these verdicts on purpose: {v.false_positives} wrong answers pass and "
+                f"{v.false_negatives} right ones fail.",
             )
         if h.truncated > 0.05:
             yield Note(
@@ -77,6 +84,12 @@ def _outcomes(policies: Sequence[Policy]) -> Iterable[Note]:
             yield Note(
                 "note", f"{p.name}: {h.no_answer:.0%} of the samples hold no answer that the verifier could find."
             )
+
+
+def _reasons(policy: Policy) -> str:
+    reasons = policy.health.verdicts.reasons
+    known = ", ".join(f"{name} {n}" for name, n in reasons.items())
+    return known or "the verifier ran out of time or memory, or has not judged them yet"
 
 
 def _size(policies: Sequence[Policy]) -> list[Note]:

@@ -153,7 +153,15 @@ def _curve(curve: Curve) -> dict[str, Any]:
 
 
 def _policy(p: Policy) -> dict[str, Any]:
-    return {"name": p.name, "role": p.role, "curve": _curve(p.curve), "lengths": _lengths(p)}
+    return {
+        "name": p.name,
+        "role": p.role,
+        "family": p.family,
+        "step": p.step,
+        "last": p.last,
+        "curve": _curve(p.curve),
+        "lengths": _lengths(p),
+    }
 
 
 def _lengths(p: Policy) -> list[list[Any]]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import pyarrow.compute as pc
+import duckdb
 
 from limen.errors import DataError
 from limen.measure import CountTable, counts_from_run, read_counts
@@ -18,12 +18,16 @@ MOST = 16
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Counts of one policy; `run` is the folder they are from, None for a count file."""
+    """Counts of one policy; `run` is the folder they are from, None for a count file.
+
+    control: a second draw of the base. last: no later checkpoint of the same policy is in the report.
+    """
 
     table: CountTable
     path: Path
     run: Run | None
     control: bool = False
+    last: bool = True
 
 
 def load_sources(paths: Sequence[Path | str], verifier: str | None = None) -> list[Source]:
@@ -54,7 +58,14 @@ def arrange(sources: Sequence[Source], base: str | None, controls: Sequence[str]
     first = sources[names.index(base) if base else 0]
     rest = [s for s in sources if s is not first]
     marked = [replace(s, control=s.table.name in controls or _same_model(first, s)) for s in rest]
-    return [first, *[s for s in marked if not s.control], *[s for s in marked if s.control]]
+    trained = [s for s in marked if not s.control]
+    return [first, *[replace(s, last=_is_last(s, trained)) for s in trained], *[s for s in marked if s.control]]
+
+
+def _is_last(source: Source, others: Sequence[Source]) -> bool:
+    table = source.table
+    same = [s.table.step for s in others if s.table.policy and s.table.policy == table.policy]
+    return table.step is None or table.step >= max([x for x in same if x is not None], default=table.step)
 
 
 def finished_part(sources: Sequence[Source]) -> tuple[list[Source], str]:
@@ -95,13 +106,10 @@ def _from_run(run: Run, verifier: str | None) -> list[Source]:
         raise DataError(
             f"{run.path} is a training run: give it with --train, and sampling runs of its checkpoints here"
         )
-    table = run.table("verdicts", ["policy", "step", "verifier"])
-    groups = table.group_by(["policy", "step", "verifier"]).aggregate([]).to_pylist()
-    if verifier is None and len(verifiers := sorted({g["verifier"] for g in groups})) > 1:
+    groups = _groups(run)
+    if verifier is None and len(verifiers := sorted({v for _, _, v in groups})) > 1:
         raise DataError(f"{run.path} has verdicts of {', '.join(verifiers)}: say which one to use (--verifier)")
-    places = sorted(
-        {(g["policy"], g["step"]) for g in groups if verifier in (None, g["verifier"], _stem(g["verifier"]))}
-    )
+    places = sorted({(p, s) for p, s, v in groups if verifier in (None, v, _stem(v))})
     if len(places) <= 1:
         return [Source(counts_from_run(run.path, verifier=verifier), run.path, run)]
     sources = []
@@ -126,7 +134,17 @@ def _same_model(base: Source, other: Source) -> bool:
 def _one(source: Source) -> bool:
     """The run holds a single policy, so that its `model` setting speaks of this table."""
     assert source.run is not None
-    return len(pc.unique(source.run.table("verdicts", ["policy"])["policy"])) == 1
+    return len({p for p, _, _ in _groups(source.run)}) == 1
+
+
+def _groups(run: Run) -> list[tuple[str, int, str]]:
+    """(policy, step, verifier) of the stored verdicts."""
+    files = [str(f) for f in run.shards("verdicts")]
+    if not files:
+        return []
+    with duckdb.connect() as db:
+        query = "SELECT DISTINCT policy::VARCHAR, step, verifier::VARCHAR FROM read_parquet($files)"
+        return [(str(p), int(s), str(v)) for p, s, v in db.execute(query, {"files": files}).fetchall()]
 
 
 def _distinct(sources: list[Source]) -> list[Source]:

@@ -54,7 +54,10 @@ def tables(data: ReportData) -> list[Table]:
     made = [passk_table(data)]
     if data.contrasts:
         made.append(support_table(data))
-    return [*made, health_table(data)]
+    made.append(health_table(data))
+    if any(p.health.verdicts.opinions for p in data.policies):
+        made.append(opinion_table(data))
+    return made
 
 
 def table_ks(data: ReportData, most: int = 6) -> list[int]:
@@ -144,6 +147,17 @@ def health_table(data: ReportData) -> Table:
     )
     columns = ("policy", "judged", "unjudged", "no answer", "truncated", "vote", "answer entropy", "tokens", "verifier")
     return Table("outcomes", columns, tuple(rows), caption, tuple(p.role for p in data.policies))
+
+
+def opinion_table(data: ReportData) -> Table:
+    """Verifiers against each other on the same samples."""
+    rows = tuple(
+        (p.name, p.health.verifier, o.verifier, str(o.both), str(o.only_first), str(o.only_other))
+        for p in data.policies
+        for o in p.health.verdicts.opinions
+    )
+    columns = ("policy", "used here", "other", "both judged", "correct by used only", "correct by other only")
+    return Table("verifiers", columns, rows, "Where two verifiers judged the same samples, and how often they differ.")
 
 
 def markdown(table: Table) -> str:

@@ -40,7 +40,7 @@ def verdicts(data: ReportData) -> list[Verdict]:
 
 def headline(data: ReportData) -> list[tuple[str, str]]:
     """The page's first sentence as (text, class) pieces; class is the finding where the piece names one."""
-    trained = [c for c in data.contrasts if data.policies[c.policy].role == "trained"]
+    trained = [c for c in data.contrasts if data.policies[c.policy].role == "trained" and data.policies[c.policy].last]
     if not trained:
         k = int(data.base.curve.k[-1]) if data.base.curve.k else 0
         value = data.base.curve.value[-1] if data.base.curve.k else math.nan

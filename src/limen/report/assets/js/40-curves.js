@@ -2,7 +2,7 @@
 function curves() {
   const root = byId("curves");
   if (!root) return;
-  const shown = DATA.policies.map((p) => p.role !== "control" || DATA.policies.length <= 4);
+  const shown = DATA.policies.map((p) => p.last && (p.role !== "control" || DATA.policies.length <= 4));
   const longest = Math.max(...DATA.policies.map((p) => p.curve.k[p.curve.k.length - 1] || 1));
   const state = { view: "value", k: longest };
   const box = h("div"), legend = h("ul", { class: "legend" }), status = h("p", { class: "small", "aria-live": "polite" });

@@ -3,7 +3,7 @@ function flips() {
   const root = byId("flips");
   if (!root || !DATA.contrasts.length) return;
   responsive(root, (width) => {
-    const rows = DATA.contrasts, narrow = width < 560, left = narrow ? 0 : Math.min(250, 20 + Math.max(...rows.map((c) => wide(DATA.policies[c.policy].name)))), right = narrow ? 0 : 92, line = narrow ? 62 : 44, top = 30;
+    const rows = DATA.contrasts.filter((c) => DATA.policies[c.policy].last), narrow = width < 560, left = narrow ? 0 : Math.min(250, 20 + Math.max(...rows.map((c) => wide(DATA.policies[c.policy].name)))), right = narrow ? 0 : 92, line = narrow ? 62 : 44, top = 30;
     const height = top + rows.length * line + 26, mid = left + (width - left - right) / 2;
     const reach = Math.max(4, ...rows.flatMap((c) => [c.lost, c.gained, c.chance_lost * 1.3, c.chance_gained * 1.3]));
     const span = (width - left - right) / 2 - 40, L = (n) => (n / reach) * span;
@@ -36,7 +36,7 @@ function flips() {
 function budgets() {
   const root = byId("budgets");
   if (!root) return;
-  const rows = DATA.contrasts.filter((c) => c.by_budget.length > 1);
+  const rows = DATA.contrasts.filter((c) => c.by_budget.length > 1 && DATA.policies[c.policy].last);
   const top = Math.max(1, ...rows.flatMap((c) => c.by_budget.flatMap((r) => r.slice(1))));
   root.replaceChildren(...rows.map((c) => {
     const box = h("div"), line = h("p", { class: "small" }), ks = c.by_budget.map((r) => r[0]);
@@ -59,7 +59,7 @@ function budgets() {
 function flow() {
   const root = byId("flow");
   if (!root) return;
-  const parts = DATA.contrasts.map((c) => {
+  const parts = DATA.contrasts.filter((c) => DATA.policies[c.policy].last).map((c) => {
     const box = h("div"), total = c.kept + c.gained + c.lost + c.never || 1;
     const name = DATA.policies[c.policy].name;
     responsive(box, (width) => {

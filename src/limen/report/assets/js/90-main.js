@@ -24,6 +24,7 @@ flips();
 curves();
 flow();
 budgets();
+checkpoints();
 training();
 lengths();
 explorer();
