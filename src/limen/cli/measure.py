@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,10 +20,24 @@ Seed = Annotated[int, typer.Option(help="Seed of the bootstrap.")]
 Verifier = Annotated[str | None, typer.Option(help="Verifier whose verdicts count, where a run holds several.")]
 
 
+class Over(StrEnum):
+    """What an interval is about."""
+
+    problems = "problems"
+    samples = "samples"
+    both = "both"
+
+
+OverOption = Annotated[
+    Over, typer.Option("--over", help="Intervals over other problems of this kind, over new samples of these, or both.")
+]
+
+
 def register(app: typer.Typer) -> None:
     """Add this module's commands to `app`."""
     app.command()(passk)
     app.command()(compare)
+    app.command()(describe)
 
 
 def passk(
@@ -35,12 +50,14 @@ def passk(
     verifier: Verifier = None,
     draws: Draws = 1000,
     seed: Seed = 0,
+    over: OverOption = Over.problems,
 ) -> None:
     """pass@k of a run or of each model of a count file, with intervals."""
-    from limen.measure import show, summary
+    from limen.measure import answers_from_run, show, summary
 
     tables = _tables(source, model, policy, step, verifier)
-    found = [summary(t, _ks(k), draws, seed) for t in tables]
+    votes = answers_from_run(source, tables[0].policy, tables[0].step, tables[0].verifier) if source.is_dir() else None
+    found = [summary(t, _ks(k), draws, seed, over.value, votes) for t in tables]
     if json:
         show.print_json(found[0].to_json() if len(found) == 1 else {f.table.name: f.to_json() for f in found})
     else:
@@ -64,6 +81,8 @@ def compare(
     k: Ks = "",
     draws: Draws = 1000,
     seed: Seed = 0,
+    over: OverOption = Over.problems,
+    q: Annotated[float, typer.Option(help="False discovery rate of the verdicts on single questions.")] = 0.05,
     force: Annotated[bool, typer.Option("--force", help="Compare although prompts or problem sets differ.")] = False,
 ) -> None:
     """What the trained policy gained and lost against the base, beside what chance alone does."""
@@ -74,11 +93,38 @@ def compare(
         raise DataError(f"compare what with {first}? Give a second run folder: limen compare BASE TRAINED")
     left = _one(first, base, base_step, verifier, "--base")
     right = _one(second or first, trained, trained_step, verifier, "--trained")
-    found = compare_tables(left, right, ks=_ks(k), draws=draws, seed=seed, force=force)
+    found = compare_tables(left, right, ks=_ks(k), draws=draws, seed=seed, over=over.value, q=q, force=force)
     if json:
         show.print_json(found.to_json())
     else:
         show.print_comparison(found)
+
+
+def describe(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders; with two, the second is compared with the first.")],
+    step: Annotated[int | None, typer.Option(help="Training step, where a run holds several.")] = None,
+    verifier: Verifier = None,
+    budget: Annotated[int, typer.Option(help="Samples at which entropy and distinct answers are taken.", min=1)] = 32,
+    pattern: Annotated[str, typer.Option(help="Regular expression that marks a response as code.")] = "python",
+    json: Json = False,
+    draws: Draws = 1000,
+    seed: Seed = 0,
+) -> None:
+    """Majority votes, answer entropy, distinct answers, length, truncation and reasoning modes of runs."""
+    from limen.measure import describe as describe_run
+    from limen.measure import describe_difference, show
+
+    found = [
+        describe_run(r, None, step, verifier, budget=budget, pattern=pattern, draws=draws, seed=seed) for r in runs
+    ]
+    gap = describe_difference(found[0], found[1], draws, seed) if len(found) == 2 else {}
+    if not json:
+        show.print_descriptions(found, gap)
+    elif len(found) == 1:
+        show.print_json(found[0].to_json())
+    else:
+        rows = {name: show.measure_json(m) for name, m in gap.items()}
+        show.print_json({"runs": [one.to_json() for one in found], "difference": rows or None})
 
 
 def _ks(text: str) -> list[int] | None:

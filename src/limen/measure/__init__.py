@@ -16,19 +16,24 @@ from limen.measure.answers import answer_entropy, distinct_at_k, maj_at_k, self_
 from limen.measure.compare import Comparison, compare
 from limen.measure.counts import CountTable, StopRule, read_counts
 from limen.measure.curve import PassCurve, pass_curve
+from limen.measure.describe import Description, describe, describe_difference
 from limen.measure.flips import SamePolicyFlips, same_policy_flips, split_half
 from limen.measure.passk import pass_at_k, pass_at_k_stopped, pass_table
 from limen.measure.posterior import BetaPrior, Extrapolation, cover, extrapolate, fit_prior, zero_bound
+from limen.measure.responses import responses_from_run
 from limen.measure.runs import counts_from_run
 from limen.measure.summary import Summary, summary
 from limen.measure.support import SupportResult, support, support_rates
 from limen.measure.unseen import chao1, good_turing
 from limen.measure.verdicts import QuestionVerdicts, question_verdicts
+from limen.measure.votes import AnswerTable, answers_from_run, maj_table
 
 __all__ = [
+    "AnswerTable",
     "BetaPrior",
     "Comparison",
     "CountTable",
+    "Description",
     "Extrapolation",
     "PassCurve",
     "PosteriorVerdicts",
@@ -39,15 +44,19 @@ __all__ = [
     "SupportResult",
     "adaptive_support",
     "answer_entropy",
+    "answers_from_run",
     "chao1",
     "compare",
     "counts_from_run",
     "cover",
+    "describe",
+    "describe_difference",
     "distinct_at_k",
     "extrapolate",
     "fit_prior",
     "good_turing",
     "maj_at_k",
+    "maj_table",
     "pass_at_k",
     "pass_at_k_stopped",
     "pass_curve",
@@ -55,6 +64,7 @@ __all__ = [
     "posterior_verdicts",
     "question_verdicts",
     "read_counts",
+    "responses_from_run",
     "same_policy_flips",
     "self_consistency",
     "split_half",

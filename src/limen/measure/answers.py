@@ -100,10 +100,14 @@ def answer_entropy(multiplicities: ArrayLike, budget: int | None = None) -> floa
     return float(sum(t * (_hypergeometric(n, int(s), size, x) @ term) for s, t in zip(sizes, times)))
 
 
-def distinct_at_k(multiplicities: ArrayLike, k: int) -> float:
-    """Expected number of distinct answers among k of the samples: sum of 1 - C(n-m, k)/C(n, k). NaN where n < k."""
+def distinct_at_k(multiplicities: ArrayLike, k: int, no_answer: int = 0) -> float:
+    """Expected number of distinct answers among k of the samples: sum of 1 - C(n-m, k)/C(n, k). NaN where n < k.
+
+    no_answer: samples that count into n but are no answer.
+    """
     m = as_counts(np.atleast_1d(np.asarray(multiplicities)), "multiplicities")
-    return float(np.sum(pass_at_k(int(m.sum()), m[m > 0], k))) if m.sum() >= k else float("nan")
+    n = int(m.sum()) + no_answer
+    return float(np.sum(pass_at_k(n, m[m > 0], k))) if n >= k else float("nan")
 
 
 def self_consistency(multiplicities: ArrayLike) -> float:

@@ -20,10 +20,17 @@ _CHUNK = 4_000_000  # most array elements of a block of draws
 
 def problem_weights(M: int, draws: int, rng: np.random.Generator) -> Floats:
     """How often each problem is drawn, over M: shape (draws, M), rows sum to 1."""
-    pick = rng.integers(0, M, size=(draws, M), dtype=np.uint16 if M <= 65536 else np.int64).astype(np.intp)
-    pick += (np.arange(draws) * M)[:, None]
-    counts = np.bincount(pick.ravel(), minlength=draws * M)
-    return np.asarray((counts * (1 / M)).reshape(draws, M))
+    out = np.empty((draws, M))
+    kind = np.uint16 if M <= 65536 else np.int64
+    rows = max(1, 65_536 // M)  # blocks that stay in the processor's cache
+    start_R = (np.arange(rows) * M)[:, None]
+    for first in range(0, draws, rows):
+        size = min(rows, draws - first)
+        pick = rng.integers(0, M, size=(size, M), dtype=kind) + start_R[:size]
+        np.multiply(
+            np.bincount(pick.ravel(), minlength=size * M).reshape(size, M), 1 / M, out=out[first : first + size]
+        )
+    return out
 
 
 @lru_cache(maxsize=1)

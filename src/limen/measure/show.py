@@ -13,8 +13,11 @@ from rich.table import Table
 
 from limen.measure.compare import Comparison
 from limen.measure.counts import CountTable
+from limen.measure.describe import Description, Measure, measure_json
 from limen.measure.summary import Summary
 from limen.measure.support import SupportResult
+
+__all__ = ["measure_json", "print_comparison", "print_descriptions", "print_json", "print_summaries"]
 
 
 def print_json(value: Any) -> None:
@@ -27,11 +30,14 @@ def print_summaries(found: Sequence[Summary], console: Console | None = None) ->
     console = console or Console()
     for one in found:
         table = Table(title="pass@k", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), title_justify="left")
-        for head in ("k", "pass@k", "interval"):
+        votes = ("maj@k", "interval") if one.maj else ()
+        for head in ("k", "pass@k", "interval", *votes):
             table.add_column(head, justify="right", no_wrap=True)
         c = one.curve
         for k, v, a, b in zip(c.k_K.tolist(), c.value_K.tolist(), c.low_K.tolist(), c.high_K.tolist()):
-            table.add_row(str(k), number(v), interval(a, b))
+            m = one.maj.get(k)
+            voted = [] if not one.maj else ["", ""] if m is None else [number(m.value), interval(m.low, m.high)]
+            table.add_row(str(k), number(v), interval(a, b), *voted)
         console.print(_title(one.table), markup=False, highlight=False)
         console.print(table)
         _notes(console, [f"Interval: {c.resampled}", *c.undefined.values(), *one.notes])
@@ -69,6 +75,37 @@ def print_comparison(found: Comparison, console: Console | None = None) -> None:
             *found.notes,
         ],
     )
+
+
+def print_descriptions(
+    found: Sequence[Description], difference: dict[str, Measure], console: Console | None = None
+) -> None:
+    """Measures of one or more runs side by side; with two, their paired difference."""
+    console = console or Console()
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("", no_wrap=True)
+    alone = len(found) == 1  # beside others, only the difference has room for its interval
+    for i, one in enumerate(found):
+        table.add_column(one.table.name if len(found) < 4 else f"({i + 1})", justify="right")
+    if alone or difference:
+        table.add_column("interval" if alone else "difference", justify="right", no_wrap=True)
+    for name in dict.fromkeys(n for one in found for n in one.measures):
+        row = [one.measures.get(name) for one in found]
+        cells = ["" if m is None else _digits(m.value) for m in row]
+        last = row[0] if alone else difference.get(name)
+        if last is not None and (alone or difference):
+            span = "" if math.isnan(last.low) else f"{_digits(last.low)}..{_digits(last.high)}"
+            cells.append(span if alone else f"{_digits(last.value)}  {span}")
+        table.add_row(name.replace("_", " "), *cells)
+    console.print(table)
+    for one in found:
+        _notes(console, [f"{_title(one.table)}; diversity at {one.budget} samples", *one.table.notes])
+        _notes(console, [f"  {name}: {why}" for name, why in one.why.items()])
+    _notes(console, [f"Interval: {found[0].resampled}" + ("; differences are paired by problem" if difference else "")])
+
+
+def _digits(x: float) -> str:
+    return "–" if math.isnan(x) else f"{x:.3f}" if abs(x) < 10 else f"{x:.1f}"
 
 
 def support_table(s: SupportResult) -> Table:
