@@ -10,6 +10,7 @@ Then SELF without refill on a policy that solves a growing share of the prompts 
 from __future__ import annotations
 
 import argparse
+import itertools
 import statistics
 import tempfile
 import time
@@ -61,7 +62,8 @@ def seconds(made: Any) -> tuple[list[float], list[float]]:
     made.add_callback(Watch())
     made.train()
     marks = marks[: made.args.max_steps]
-    return ([b[0] - a[0] for a, b in zip(marks, marks[1:])], [b[1] - a[1] for a, b in zip(marks, marks[1:])])
+    pairs = list(itertools.pairwise(marks))
+    return [b[0] - a[0] for a, b in pairs], [b[1] - a[1] for a, b in pairs]
 
 
 def greedy_solved(rows: list[dict[str, str]]) -> list[bool]:

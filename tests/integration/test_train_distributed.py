@@ -7,12 +7,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import torch
+import yaml
 
 from limen.store import Run
 from train_helpers import scripted_trainer
 
 HERE = Path(__file__).resolve()
+SRC = str(HERE.parents[2] / "src")
 WORKER = """
 import json, sys, torch
 torch.set_num_threads(1)
@@ -34,7 +37,12 @@ if made.accelerator.is_main_process:
 def launch(folder, micro, options, processes=2):
     folder.mkdir()
     script = folder / "worker.py"
-    script.write_text(WORKER.format(tests=str(HERE.parents[1]), src=str(HERE.parents[2] / "src")))
+    script.write_text(WORKER.format(tests=str(HERE.parents[1]), src=SRC))
+    run_all([sys.executable, str(script), str(folder), str(micro), json.dumps(options)], processes)
+    return torch.load(folder / "result.pt"), folder / "limen"
+
+
+def run_all(command, processes):
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
@@ -43,12 +51,11 @@ def launch(folder, micro, options, processes=2):
         env = {
             **os.environ, "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(processes),
             "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true",
+            "PYTHONPATH": os.pathsep.join([SRC, os.environ.get("PYTHONPATH", "")]),
         }  # fmt: skip
-        command = [sys.executable, str(script), str(folder), str(micro), json.dumps(options)]
         workers.append(subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT))
     output = [w.communicate(timeout=300)[0].decode() for w in workers]
     assert all(w.returncode == 0 for w in workers), output[0][-3000:] + output[-1][-3000:]
-    return torch.load(folder / "result.pt"), folder / "limen"
 
 
 def lines(run):
@@ -78,3 +85,19 @@ def test_two_processes_take_the_same_steps_as_one(tmp_path, monkeypatch):
     assert [x["kept"] for x in lines(run_two)] == [3, 0]
     assert two["counters"]["no_survivors"] == 1
     assert stored(run_one) == stored(run_two)
+
+
+@pytest.mark.slow
+def test_limen_train_in_two_processes(tmp_path):
+    config = tmp_path / "config.yaml"
+    settings = {
+        "model": "tiny", "device": "cpu", "problems": "arithmetic:all?split=train&size=60", "template": "plain",
+        "steps": 2, "save_steps": 1, "prompts_per_step": 8, "group_size": 4, "max_new_tokens": 6, "base_n": 2,
+        "out": str(tmp_path / "run"),
+    }  # fmt: skip
+    config.write_text(yaml.safe_dump(settings))
+    run_all([sys.executable, "-m", "limen", "train", str(config)], 2)
+    run = Run.open(tmp_path / "run")
+    assert run.info["status"] == "done"
+    assert (run.path / "model" / "model.safetensors").exists()
+    assert [x["step"] for x in lines(run.path)] == [1, 2]

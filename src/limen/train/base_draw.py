@@ -67,7 +67,7 @@ def _draw(t: Any, folder: Path, rows: list[Any]) -> None:
     policy.eval()
     engine = TransformersEngine(LoadedModel(policy, t.processing_class, POLICY))
     for start in range(0, len(todo), CHUNK * world):
-        mine = todo[start + rank * CHUNK : start + (rank + 1) * CHUNK]
+        mine = todo[start : start + CHUNK * world][rank::world]
         done = t.gather_rows(_responses(t, engine, mine))
         if writers is not None:
             for rollout, verdict in done:
@@ -109,6 +109,8 @@ def _responses(t: Any, engine: Any, rows: Sequence[Any]) -> list[tuple[Rollout, 
 
 def _judge(t: Any, rows: list[Any], samples: Sequence[Any]) -> list[Verdict]:
     """Verdicts by the verifier, or else by the first reward function (which then runs in this process alone)."""
+    if not samples:
+        return []
     if t.judge_reward is not None:
         chat = bool(rows) and not isinstance(rows[0]["prompt"], str)
         texts = [[{"role": "assistant", "content": s.text}] if chat else s.text for s in samples]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from limen.errors import ConfigError, DataError
 from limen.store import Run
@@ -15,6 +16,8 @@ from limen.train.settings import TrainSettings
 from limen.types import Problem, Prompt
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 Progress = Callable[[int, int, Mapping[str, float]], None]
 """Called after each step with (step, steps, metrics)."""
@@ -32,20 +35,50 @@ def train(settings: TrainSettings, resume: bool | None = None, progress: Progres
 
     Raises `ConfigError` where the folder holds a run with other settings, `DataError`, `ModelError`.
     """
-    run, checkpoint = open_run(settings, resume)
+    run, checkpoint = on_main_first(settings, lambda: open_run(settings, resume), lambda: _look(settings))
     if run.info["status"] == "done" and int(run.info.get("steps_done", 0)) >= settings.steps:
         return run
     loaded, problems, prompts = prepare(settings)
-    _check_golds(settings, run, problems)
-    if not (run.path / "problems.parquet").exists():
-        run.write_problems(problems, prompts)
+    on_main_first(settings, lambda: _begin(settings, run, problems, prompts), lambda: None)
     with quiet():
         trainer = make_trainer(settings, loaded, problems, prompts, run.path)
         if progress is not None:
             trainer.listeners.append(progress)
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
         save_model(trainer, run.path / "model", loaded.tokenizer)
-    run = Run.open(run.path)
+    return on_main_first(settings, lambda: _finish(trainer, run.path), lambda: Run.open(run.path))
+
+
+def on_main_first(settings: TrainSettings, main: Callable[[], T], others: Callable[[], T]) -> T:
+    """What `main` gives in the main process; the other processes wait for it, then do `others`."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        return main()
+    import torch
+    from accelerate import PartialState
+
+    state = PartialState(cpu=settings.device == "cpu" or not torch.cuda.is_available())
+    if state.is_main_process:
+        result = main()
+        state.wait_for_everyone()
+        return result
+    state.wait_for_everyone()
+    return others()
+
+
+def _look(settings: TrainSettings) -> tuple[Run, Path | None]:
+    from limen.train.setup import last_checkpoint
+
+    return Run.open(settings.out), last_checkpoint(Path(settings.out))
+
+
+def _begin(settings: TrainSettings, run: Run, problems: list[Problem], prompts: list[Prompt]) -> None:
+    _check_golds(settings, run, problems)
+    if not (run.path / "problems.parquet").exists():
+        run.write_problems(problems, prompts)
+
+
+def _finish(trainer: Any, path: Path) -> Run:
+    run = Run.open(path)
     run.info["steps_done"] = trainer.state.global_step
     run.info["counters"] = dict(trainer.counters)
     run.finish()
@@ -102,9 +135,18 @@ def prepare(settings: TrainSettings) -> tuple[Any, list[Problem], list[Prompt]]:
     from limen.problems.prompt import render
 
     problems = load_problems(settings.problems, settings.limit, settings.columns, settings.split)
-    loaded = load_model(settings.model, device=settings.device, dtype="float32")
+    loaded = load_model(settings.model, device=_own_device(settings), dtype="float32")
     problems, prompts = fitting(settings, problems, render(problems, loaded.tokenizer, settings.template))
     return loaded, problems, prompts
+
+
+def _own_device(settings: TrainSettings) -> str | None:
+    """Each process of a host loads onto its own GPU."""
+    import torch
+
+    if settings.device is None and "LOCAL_RANK" in os.environ and torch.cuda.is_available():
+        return f"cuda:{os.environ['LOCAL_RANK']}"
+    return settings.device
 
 
 def make_trainer(
@@ -169,7 +211,6 @@ def _check_golds(settings: TrainSettings, run: Run, problems: list[Problem]) -> 
 def make_config(settings: TrainSettings, loaded: Any, folder: Path) -> Any:
     """The `SELFConfig` of these settings."""
     import dataclasses
-    import os
 
     from limen.train.config import SELFConfig
 
