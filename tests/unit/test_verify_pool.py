@@ -102,3 +102,18 @@ def test_a_script_without_a_main_guard_works(tmp_path):
 def test_unknown_names_and_settings_are_one_clear_error(spec):
     with pytest.raises(ConfigError):
         judge("1", "1", spec)
+
+
+def test_the_stored_answer_is_readable_and_bounded(pool):
+    several = "\\boxed{\\int_0^1 a} and \\boxed{\\int_0^1 b}"
+    assert pool.judge("\\pi", several).answer in ("\\int_0^1 b", "\\int_0^1 a, \\int_0^1 b")
+    assert pool.judge("1, 2", "\\boxed{1} and \\boxed{2}").answer == "1, 2"
+    assert len(pool.judge("1", f"\\boxed{{{'7' * 9000}}}").answer) == 2000
+
+
+def test_equal_pairs_are_judged_once(pool):
+    items = [JudgeItem("\\pi^3 + 1", TOWER, {"k": 1})] * 8
+    start = time.monotonic()
+    assert {v.rule for v in pool.judge_many(items)} == {"timeout"}
+    assert {v.rule for v in pool.judge_many(items)} == {"timeout"}
+    assert time.monotonic() - start < 3.0  # one deadline of 1 s, not sixteen

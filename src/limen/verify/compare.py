@@ -6,14 +6,15 @@ here, and math-verify is asked in a worker.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from limen.verify import realset
-from limen.verify.exact import Undecided
+from limen.verify.exact import Undecided, exact
 from limen.verify.nodes import Node, children, is_number, is_scalar, walk
 from limen.verify.policy import MathOptions
 from limen.verify.reader import Reading
-from limen.verify.relations import Assignment, equal_relations, split_assignment
+from limen.verify.relations import Assignment, equal_relations, is_polynomial, split_assignment
 from limen.verify.scalars import Result, equal_values
 
 _MOST_ITEMS = 64
@@ -58,10 +59,15 @@ def _words(gold: Reading, answer: Reading, policy: MathOptions) -> Result:
     if gold.words is not None and answer.words is not None:
         if gold.words == answer.words or _folded(gold.words) == _folded(answer.words):
             return Result(True, "words")
+        if sorted(_parts(gold.words)) == sorted(_parts(answer.words)):
+            return Result(True, "words")
         if _meaning(gold.words) and _meaning(gold.words) == _meaning(answer.words):
             return Result(True, "words")
         long = max(len(gold.words.split()), len(answer.words.split())) > 4
         return Result(None if long else False, "prose" if long else "words")
+    times = [_clock(x) for x in (gold, answer)]
+    if times[0] is not None and times[1] is not None:
+        return Result(times[0] == times[1] and policy.units == "optional", "time")
     words, other = (gold.words, answer) if gold.words is not None else (answer.words, gold)
     assert words is not None
     meaning = _meaning(words)
@@ -78,8 +84,22 @@ def _words(gold: Reading, answer: Reading, policy: MathOptions) -> Result:
     return Result(None if len(words.split()) > 4 else False, "words")
 
 
+def _parts(words: str) -> list[str]:
+    """Monday and Friday: the words between commas and "and"."""
+    return [x.strip() for x in re.split(r",|\band\b", words.casefold()) if x.strip()]
+
+
+def _clock(reading: Reading) -> str | None:
+    """The time of day that a text gives, without the half of the day."""
+    if reading.words is not None:
+        match = re.fullmatch(r"([0-9]{1,2}:[0-9]{2}) [ap]m", reading.words)
+        return match[1] if match else None
+    match = re.fullmatch(r"0?([0-9]{1,2}:[0-9]{2})", reading.text.replace(" ", ""))
+    return match[1] if match else None
+
+
 def _folded(words: str) -> str:
-    return " ".join(w for w in words.casefold().split() if w not in ("the", "a", "an"))
+    return " ".join(w for w in words.casefold().split() if w not in ("the", "a", "an", ","))
 
 
 def _meaning(words: str) -> Node | None:
@@ -97,6 +117,7 @@ class Comparer:
             return Result(True, "same form")
         if _has_sign_choice(gold) or _has_sign_choice(answer):
             return self._sign_choice(gold, answer)
+        gold, answer = _without_domains(gold), _without_domains(answer)
         if gold[0] == "rel" or answer[0] == "rel":
             found = self._relations(gold, answer)
             if found is not None:
@@ -105,6 +126,8 @@ class Comparer:
             found = self._real_sets(gold, answer)
             if found is not None:
                 return found
+        if "mod" in (gold[0], answer[0]):
+            return self._residues(gold, answer)
         if is_scalar(gold) and is_scalar(answer):
             return equal_values(gold, answer, self.policy)
         return self._collections(gold, answer)
@@ -130,10 +153,11 @@ class Comparer:
                 return self._first_that_agrees(g.rename(a), a.values)
             relation = equal_relations(gold, answer, self)
             return relation if relation.same is not False else Result(False, "names differ")
-        if g and answer[0] not in ("rel", "list"):
-            return self._first_that_agrees(g.values, [answer]) if g.named or is_number(g.values[0]) else None
+        if g and (answer[0] not in ("rel", "list") or g.values[0][0] == "set"):
+            sound = g.named or all(is_number(side) for side in gold[2])
+            return self._first_that_agrees(g.values, [answer]) if sound else None
         if a and gold[0] != "rel":
-            if a.named or (is_scalar(gold) and is_number(gold)):
+            if a.named or (is_scalar(gold) and is_number(gold) and _names_a_value(answer[2][0])):
                 return self._first_that_agrees([gold], a.values)
             return Result(False, "an equation, not a value") if gold[0] != "list" else None
         return None
@@ -150,6 +174,17 @@ class Comparer:
         if a[1] and b[1] and a[1] != b[1]:
             return Result(False, "names differ")
         return Result(realset.equal(a[0], b[0]), "interval")
+
+    def _residues(self, gold: Node, answer: Node) -> Result:
+        """a mod n: the modulus counts where both give one."""
+        (a, m), (b, n) = ((x[1], x[2]) if x[0] == "mod" else (x, None) for x in (gold, answer))
+        if m is not None and n is not None:
+            if self.same(m, n).same is not True:
+                return Result(False, "modulus")
+            quotient = exact(("div", ("sub", a, b), m))
+            if quotient is not None:
+                return Result(quotient.denominator == 1, "modulus")
+        return Result(self.same(a, b).same, "modulus")
 
     # -- collections -----------------------------------------------------------------------------------
 
@@ -181,8 +216,16 @@ class Comparer:
         if "mat" in kinds:
             return Result(False if kinds[0] != kinds[1] and "fn" not in kinds else None, "matrix")
         if set(kinds) <= {"list", "set"} | _VALUES and not any(_unknown(x) for x in (gold, answer)):
+            if _is_assigned(gold) != _is_assigned(answer):
+                return self._assigned(gold, answer)
             return self._unordered(_items(gold), _items(answer))
         return Result(None, "structure")
+
+    def _assigned(self, gold: Node, answer: Node) -> Result:
+        """x = 1, y = 2 against values without names: in the same order, and never as a set."""
+        if "set" in (gold[0], answer[0]):
+            return Result(False, "set against tuple")
+        return self._ordered(_items(gold), _items(answer), "tuple")
 
     def _texts(self, gold: Node, answer: Node) -> Result:
         if gold[0] == answer[0] == "text":
@@ -217,9 +260,12 @@ class Comparer:
 
     def _bare_tuple(self, gold: Node, answer: Node) -> Result:
         bare, bracketed = (gold, answer) if gold[0] == "list" else (answer, gold)
-        if not self.policy.bare_tuple or (bracketed[1], bracketed[2]) != ("(", ")"):
+        if not self.policy.bare_tuple or bare[2] == "or" or (bracketed[1], bracketed[2]) != ("(", ")"):
             return Result(False, "brackets")
         values = [split_assignment(x) for x in bare[1]]
+        names = [x.name for x in values if x]
+        if len(set(names)) != len(names):
+            return Result(False, "set against tuple")  # x = 1, x = 2 are two values of one thing
         parts = [x.values[0] if x else node for x, node in zip(values, bare[1], strict=True)]
         first, second = (parts, bracketed[3]) if gold[0] == "list" else (bracketed[3], parts)
         return self._ordered(first, second, "tuple")
@@ -266,6 +312,29 @@ class Comparer:
 
 _SETS = {"cup", "cap", "minus"}
 _VALUES = {"num", "sym", "const", "add", "sub", "mul", "div", "pow", "neg", "fn", "apply", "pct", "deg", "unit", "base"}
+
+
+def _without_domains(node: Node) -> Node:
+    """k\\pi, k ∈ ℤ: what the parameter runs through says nothing new beside the value."""
+    if node[0] != "list":
+        return node
+    kept = tuple(x for x in node[1] if not (x[0] == "rel" and x[1] == ("in",) and x[2][1] in _DOMAINS))
+    return node if len(kept) in (0, len(node[1])) else kept[0] if len(kept) == 1 else ("list", kept, node[2])
+
+
+_DOMAINS = [("sym", f"mathbb({x})") for x in ("Z", "N", "R", "Q", "C")] + [("sym", "Z"), ("sym", "N")]
+
+
+def _names_a_value(left: Node) -> bool:
+    """a + b + c = 12 names a value; 1/8 + 1/x = 1/2 is there to be solved."""
+    return is_scalar(left) and (is_number(left) or is_polynomial(left))
+
+
+def _is_assigned(node: Node) -> bool:
+    """True for x = 1, y = 2: values of different unknowns."""
+    parts = [split_assignment(x) for x in _items(node)]
+    found = [p.name for p in parts if p and p.named]
+    return 1 < len(found) == len(parts) == len(set(found))
 
 
 def _items(node: Node) -> Sequence[Node]:

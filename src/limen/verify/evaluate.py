@@ -33,8 +33,10 @@ def same(a: Any, b: Any) -> bool:
     """Equal up to the rounding of 50 digits: relative, never absolute."""
     if a == b:
         return True
-    difference = abs(a - b)
-    return bool(difference <= _SAME * max(abs(a), abs(b)))
+    largest = max(abs(a), abs(b))
+    if largest == context().inf:
+        return False
+    return bool(abs(a - b) <= _SAME * largest)
 
 
 _OO = ("const", "oo")
@@ -46,13 +48,15 @@ def infinite(node: Node) -> bool:
 
 
 class Evaluator:
-    """`env`: symbol to value. `calls`: f(x) is a call of an unknown function, not a product."""
+    """`env`: symbol to value. `calls`: f(x) is a call of an unknown function, not a product. `log_base`: of a
+    logarithm written without one, e (None) or 10."""
 
-    def __init__(self, env: Mapping[str, Any] | None = None, calls: bool = True) -> None:
+    def __init__(self, env: Mapping[str, Any] | None = None, calls: bool = True, log_base: int | None = None) -> None:
         self.ctx = context()
         self.env = env or {}
         self.calls = calls
         self.degrees = False
+        self.log_base = log_base
 
     def value(self, node: Node) -> Any:
         """Raises `Undecided`."""
@@ -152,6 +156,8 @@ class Evaluator:
                 raise Undecided("too large")
         else:
             args = [self._value(a) for a in nodes]
+        if name == "log" and len(args) == 1 and self.log_base is not None:
+            args.append(self.ctx.mpf(self.log_base))
         function = _FUNCTIONS.get(name)
         if function is None or any(self.ctx.isinf(a) for a in args):
             raise Undecided(name)
@@ -270,18 +276,22 @@ def identical(a: Node, b: Node) -> bool | None:
     if not is_scalar(a) or not is_scalar(b):
         return None
     variables = names(a) | names(b)
-    verdicts = [_agree(a, b, variables, calls) for calls in (True, False)]
+    parts = [n for x in (a, b) for n in walk(x)]
+    readings: list[tuple[bool, int | None]] = [(True, None)]
+    if any(n[0] == "apply" for n in parts):
+        readings.append((False, None))
+    if any(n[0] == "fn" and n[1] == "log" and len(n[2]) == 1 for n in parts):
+        readings.append((True, 10))  # log x without a base means ln x or lg x, in both answers alike
+    verdicts = [_agree(a, b, variables, calls, base) for calls, base in readings]
     if True in verdicts:
         return True
-    return False if verdicts[0] is False or verdicts[1] is False else None
+    return False if False in verdicts else None
 
 
-def _agree(a: Node, b: Node, variables: set[str], calls: bool) -> bool | None:
-    if not calls and not any(n[0] == "apply" for x in (a, b) for n in walk(x)):
-        return None
+def _agree(a: Node, b: Node, variables: set[str], calls: bool, base: int | None) -> bool | None:
     agreed = 0
     for env, strict in environments(variables, whole_numbered(a, b)) if variables else [({}, True)]:
-        evaluator = Evaluator(env, calls)
+        evaluator = Evaluator(env, calls, base)
         try:
             x, y = evaluator.value(a), evaluator.value(b)
         except Undecided:

@@ -31,9 +31,9 @@ def parse_function(p: Stream, name: str) -> Node:
     elif name == "cbrt":
         node = ("fn", "root", (args[0], ("num", Fraction(3), -1)))
     elif name in ("log", "ln", "lg"):
-        if base is None and name == "lg":
-            base = ("num", Fraction(10), -1)
-        node = ("fn", "log", args if base is None else (args[0], base))
+        if base is None and name != "log":
+            base = ("num", Fraction(10), -1) if name == "lg" else ("const", "e")
+        node = ("fn", "log", (args[0],) if base is None else (args[0], base))
     else:
         if base is not None:
             name = f"{name}_{base}"

@@ -11,12 +11,12 @@ Nodes are tuples (hashable, so parses are cached), first the kind:
     ("seq", open, close, items)   (a, b), [a, b), ...; a tuple or an interval
     ("set", items)  ("list", items, separator)  ("ratio", items)  ("mat", rows)
     ("rel", operators, sides)     a < b <= c
-    ("cup"|"cap"|"minus", a, b)
+    ("cup"|"cap"|"minus", a, b)   ("mod", a, n): a modulo n
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 Node = tuple[Any, ...]
@@ -38,7 +38,7 @@ def children(node: Node) -> Iterator[Node]:
                         yield from item
 
 
-_KINDS = SCALARS | {"text", "empty", "pm", "seq", "set", "list", "ratio", "mat", "rel", "cup", "cap", "minus"}
+_KINDS = SCALARS | {"text", "empty", "pm", "seq", "set", "list", "ratio", "mat", "rel", "cup", "cap", "minus", "mod"}
 
 
 def walk(node: Node) -> Iterator[Node]:
@@ -68,3 +68,12 @@ def names(node: Node) -> set[str]:
 def has_decimal(node: Node) -> bool:
     """True if a number with a decimal point (or an exponent) occurs: such a value may be rounded."""
     return any(n[0] == "num" and n[2] >= 0 for n in walk(node))
+
+
+def rename(node: Any, table: Mapping[str, str]) -> Any:
+    """The tree with its symbols called otherwise."""
+    if not isinstance(node, tuple):
+        return node
+    if len(node) == 2 and node[0] == "sym":
+        return ("sym", table.get(node[1], node[1]))
+    return tuple(rename(part, table) for part in node)

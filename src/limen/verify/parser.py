@@ -35,9 +35,12 @@ class Parser(Primaries):
 
     def relation(self) -> Node:
         self.deeper()
-        sides, operators = [], []
-        if self.next.kind == "REL" and self.next.text in ("=", "~"):
-            self.take()  # "= 5"
+        sides: list[Node] = []
+        operators: list[str] = []
+        if self.next.kind == "REL":
+            operator = self.take().text
+            if operator not in ("=", "~"):  # "> 5" is a statement about something; "= 5" is 5
+                operators, sides = [operator], [ANYTHING]
         sides.append(self.union())
         while self.next.kind == "REL":
             operators.append(self.take().text)
@@ -53,11 +56,25 @@ class Parser(Primaries):
         return node
 
     def ratio(self) -> Node:
-        parts = [self.sum()]
-        while self.is_op(":"):
+        parts = [self.over()]
+        while self.is_op(":") and not self.in_set:
             self.take()
-            parts.append(self.sum())
+            parts.append(self.over())
         return parts[0] if len(parts) == 1 else ("ratio", tuple(parts))
+
+    def over(self) -> Node:
+        """a \\over b and n \\choose k, which take all that stands before and behind them in their group."""
+        node = self.sum()
+        if self.is_at("CMD", "over"):
+            self.take()
+            return ("div", node, self.sum())
+        if self.is_at("CMD", "choose"):
+            self.take()
+            return ("fn", "binom", (node, self.sum()))
+        if self.is_at("CMD", "mod"):
+            self.take()
+            return ("mod", node, self.argument())
+        return node
 
     # -- arithmetic ------------------------------------------------------------------------------------
 
@@ -71,6 +88,9 @@ class Parser(Primaries):
         while self.is_op("+", "-", "±", "∓"):
             sign = self.take().text
             right = self.product()
+            if right[0] == "set" and sign == "-":
+                node = ("minus", node, right)
+                continue
             node = ("pm", node, right, sign) if sign in "±∓" else ("add" if sign == "+" else "sub", node, right)
         return node
 
@@ -107,7 +127,7 @@ class Parser(Primaries):
         if token.kind in ("NAME", "FUNC", "BEGIN"):
             return True
         if token.kind == "CMD":
-            return token.text not in ("mod",)
+            return token.text not in ("mod", "over", "choose")
         if token.kind == "OPEN":
             return token.text != "\\{"
         if token.kind == "NUM":
@@ -134,7 +154,7 @@ class Parser(Primaries):
                 break
         if self.next.kind not in ("EOF", "SEP", "CLOSE", "REL", "AND", "ROW", "END"):
             raise Unreadable("a formula behind words")
-        if node[0] == "unit" or not is_number(node):
+        if node[0] == "unit" or not is_number(node) or not _may_be_unit(" ".join(words)):
             raise Unreadable("words behind a formula")
         return ("unit", node, " ".join(words))
 
@@ -154,7 +174,8 @@ class Parser(Primaries):
                 elif mark == "'":
                     node = self.primed(node)
                 else:
-                    node = ("pow", node, self.exponent())
+                    power = self.exponent()
+                    node = node if power in _ORDINALS else ("pow", node, power)
             elif self.is_op("!"):
                 self.take()
                 if self.is_op("!"):
@@ -262,3 +283,16 @@ class Parser(Primaries):
         if node[0] == "text" and node[1].lower() in words:
             return words[node[1].lower()]
         raise Unreadable("a base that is no number")
+
+
+ANYTHING: Node = ("sym", "?")
+"""The left side that "> 5" leaves out."""
+_ORDINALS = [("text", x) for x in ("st", "nd", "rd", "th")]
+_DOUBTS = "is are not no or if when but wrong incorrect maybe perhaps false except than less more least most about"
+_NO_UNITS = frozenset(_DOUBTS.split())
+
+
+def _may_be_unit(words: str) -> bool:
+    """Up to three words that say what is counted, and nothing about whether it is so."""
+    parts = words.lower().split()
+    return len(parts) <= 4 and not _NO_UNITS & set(parts)

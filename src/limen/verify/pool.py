@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from limen.types import Verdict, content_hash
 from limen.verify.base import MAX_STORED_ANSWER, Decision, Verifier
+from limen.verify.extract import JOIN
 from limen.verify.processes import Worker, Zygote
 from limen.verify.registry import resolve, split_noise
 
@@ -59,6 +60,7 @@ class VerifierPool:
         spec = {"name": verifier} if isinstance(verifier, str) else dict(verifier)
         self._spec, self._noise = split_noise(spec)
         self._verifier: Verifier = resolve(self._spec)
+        self._version = self._verifier.version
         self.workers = workers or min(8, os.cpu_count() or 1)
         self.deadline = deadline
         self.memory_mb = memory_mb
@@ -69,7 +71,7 @@ class VerifierPool:
     @property
     def version(self) -> str:
         """Name and revision of what judges, "math@1"; it changes whenever judging does."""
-        return self._verifier.version + (self._noise.suffix if self._noise else "")
+        return self._version + (self._noise.suffix if self._noise else "")
 
     def judge_many(self, items: Iterable[JudgeItem]) -> list[Verdict]:
         """One verdict per item, in the same order. Never raises for what a response holds."""
@@ -127,8 +129,8 @@ class VerifierPool:
         return None
 
     def _verdict(self, decision: Decision, answer: str) -> Verdict:
-        shown = answer if decision.answer is None else decision.answer
-        return Verdict(decision.outcome, shown[:MAX_STORED_ANSWER], decision.rule, self._verifier.version)
+        shown = answer.replace(JOIN, ", ") if decision.answer is None else decision.answer
+        return Verdict(decision.outcome, shown[:MAX_STORED_ANSWER], decision.rule, self._version)
 
     def _remember(self, key: _Key, decision: Decision) -> None:
         with self._lock:

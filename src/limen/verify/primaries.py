@@ -146,17 +146,28 @@ class Primaries(Stream):
 
     def bracket(self, opening: str) -> Node:
         self.deeper()
-        bars, self.bars = self.bars, 0
+        bars, self.bars, outer = self.bars, int(opening == "\\{"), self.in_set
+        self.in_set = opening == "\\{"
         if self.next.kind == "CLOSE":
             close = self.take().text
             if opening == "\\{" and close == "\\}":
-                self.depth, self.bars = self.depth - 1, bars
+                self.depth, self.bars, self.in_set = self.depth - 1, bars, outer
                 return ("empty",)
             raise Unreadable("empty brackets")
         node = self.items()
+        condition = self.such_that() if opening == "\\{" else None
         close = self.expect("CLOSE").text
-        self.depth, self.bars = self.depth - 1, bars
+        self.depth, self.bars, self.in_set = self.depth - 1, bars, outer
+        if condition is not None:
+            return _described(node, condition)
         return _bracketed(opening, close, node)
+
+    def such_that(self) -> Node | None:
+        """The condition of a set that is described: {x | x > 0}."""
+        if not self.is_op("|", "mid", ":"):
+            return None
+        self.take()
+        return self.items()
 
     def matrix(self, name: str) -> Node:
         if name not in ("pmatrix", "bmatrix", "matrix", "vmatrix", "Vmatrix", "array", "smallmatrix", "Bmatrix"):
@@ -210,6 +221,18 @@ def _bracketed(opening: str, close: str, node: Node) -> Node:
     if opening == "[" and close == "]":
         return node
     raise Unreadable("brackets that do not match")
+
+
+def _described(head: Node, condition: Node) -> Node:
+    """{x | 0 < x < 1} says what 0 < x < 1 says; conditions with commas between all hold."""
+    if head[0] == "rel" and head[1] == ("in",):
+        head = head[2][0]
+    if head[0] != "sym":
+        raise Unreadable("a set of formulas")
+    if condition[0] == "list":
+        kept = tuple(x for x in condition[1] if not (x[0] == "rel" and x[1] == ("in",) and x[2][1][0] == "sym"))
+        return kept[0] if len(kept) == 1 else ("list", kept, "or" if condition[2] == "or" else "and")
+    return condition
 
 
 def symbol(name: str) -> Node:

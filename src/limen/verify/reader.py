@@ -17,9 +17,13 @@ SLOW_CHARS = 60_000
 
 _DELIMITERS = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"), ("**", "**"), ("__", "__"), ("`", "`"))
 _TIME = re.compile(
-    r"([0-9]{1,2})\s*:\s*([0-9]{2})(?:\s*(?:\\text\{|\\mathrm\{|\\,|~|\\ |\s)*([ap])\.?\s?m?\.{0,2}\}?)?"
+    r"([0-9]{1,2})(?:\s*:\s*([0-9]{2}))?\s*(?:\\text\{|\\mathrm\{|\\,|~|\\ |\s)*([ap])\.?\s?m?\.{0,2}\}?", re.IGNORECASE
 )
 _WORDS_ONLY = re.compile(r"[A-Za-z][A-Za-z .,'’-]*")
+_LEAD = re.compile(
+    r"(?:\\text\s*\{\s*)?(?:the\s+)?(?:final\s+)?answer(?:\s+is|\s*:|\s+is\s*:)\s*(?:\}|(?=[-0-9\\$(\[]))",
+    re.IGNORECASE,
+)
 _STRIP_TEXT = re.compile(r"\\(?:text|textbf|textrm|textit|mbox|mathrm|mathbf|boxed|emph|operatorname)\s*\{([^{}]*)\}")
 _CHOICE = re.compile(r"\(?\s*([A-Za-z])\s*[).:]?")
 _COMMA_GROUPS = re.compile(r"(?:\\?\$)?\s*[-+]?\s*[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?(?=[^0-9,]*$)")
@@ -49,6 +53,9 @@ def strip(text: str) -> str:
                     text = inside.strip()
         if text.startswith(("\\boxed{", "\\fbox{")) and text.endswith("}") and _encloses(text):
             text = text[text.index("{") + 1 : -1].strip()
+        lead = _LEAD.match(text)
+        if lead and lead.end() < len(text):
+            text = text[lead.end() :].strip()
         if text.endswith((".", ",", ";", "\\")) and not text.endswith("..") and len(text) > 1:
             text = text[:-1].rstrip()
     return text
@@ -105,8 +112,8 @@ def _variants(text: str) -> list[tuple[str, bool]]:
 def _words(text: str) -> str | None:
     """Plain words, folded; a time of day; None for a formula."""
     match = _TIME.fullmatch(text)
-    if match and match[3]:
-        return f"{int(match[1])}:{match[2]} {match[3]}m"
+    if match and (match[2] or match.group().rstrip(".} ").lower().endswith("m")):
+        return f"{int(match[1])}:{match[2] or '00'} {match[3].lower()}m"
     bare = _STRIP_TEXT.sub(r"\1", _STRIP_TEXT.sub(r"\1", text)).replace("~", " ").strip()
     choice = _CHOICE.fullmatch(bare)
     if choice and (len(bare) > 1 or bare != text) and "\\" not in bare:
@@ -121,5 +128,5 @@ def _words(text: str) -> str | None:
     runs = re.findall(r"[A-Za-z]+", letters)
     if any((len(r) >= 3 or r.lower() in WORDS) and r not in GREEK and r not in SPELLED and r.lower() not in FUNCTIONS
            for r in runs):  # fmt: skip
-        return " ".join(r if len(r) == 1 else r.casefold() for r in runs)
+        return " ".join(r if len(r) == 1 else r.casefold() for r in re.findall(r"[A-Za-z]+|,", letters))
     return None if bare == text else " ".join(runs)

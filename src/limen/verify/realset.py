@@ -109,7 +109,7 @@ def _relation(node: Node) -> tuple[RealSet, str] | None:
     where = [i for i, side in enumerate(sides) if side[0] in ("sym", "apply")]
     if len(where) != 1:
         return None
-    at, name = where[0], str(sides[where[0]][1])
+    at, name = where[0], str(sides[where[0]][1]).replace("?", "")
     if operators == ("in",) and at == 0:
         inner = _set(sides[1])
         return None if inner is None else (inner[0], name)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from limen.verify.evaluate import Evaluator, environments, same, whole_numbered
 from limen.verify.exact import Undecided
-from limen.verify.nodes import Node, is_number, is_scalar, names, walk
+from limen.verify.nodes import Node, is_number, is_scalar, names, rename, walk
 from limen.verify.scalars import Result
 
 if TYPE_CHECKING:
@@ -35,23 +35,22 @@ class Assignment:
         if not self.function or len(self.parameters) != len(other.parameters) or self.parameters == other.parameters:
             return self.values
         table = dict(zip(self.parameters, other.parameters, strict=True))
-        return tuple(_renamed(v, table) for v in self.values)
-
-
-def _renamed(node: Any, table: dict[str, str]) -> Any:
-    if not isinstance(node, tuple):
-        return node
-    if len(node) == 2 and node[0] == "sym":
-        return ("sym", table.get(node[1], node[1]))
-    return tuple(_renamed(part, table) for part in node)
+        return tuple(rename(v, table) for v in self.values)
 
 
 def split_assignment(node: Node) -> Assignment | None:
     """None for what is no chain of "=" and "≈"."""
-    if node[0] != "rel" or not set(node[1]) <= {"=", "~"}:
+    if node[0] != "rel":
         return None
     sides = node[2]
     first = sides[0]
+    point = first[0] == "seq" and all(x[0] == "sym" for x in first[3])
+    if node[1] == ("in",) and (point or first[0] == "sym") and sides[1][0] == "set":
+        return Assignment(str(first), True, sides[1:])  # (x, y) ∈ {(1, 2), (2, 1)}
+    if not set(node[1]) <= {"=", "~"}:
+        return None
+    if point:
+        return Assignment(str(first), True, (sides[-1],))
     if node[1][-1] == "~":
         values = (sides[-2], sides[-1]) if len(sides) > 2 or is_number(first) else (sides[-1],)
     else:
@@ -123,11 +122,11 @@ def _proportional(gold: Node, answer: Node, positive: bool) -> Result:
     if all(same(r, ratios[0]) for r in ratios[1:]):
         ok = not positive or (evaluator.ctx.im(ratios[0]) == 0 and evaluator.ctx.re(ratios[0]) > 0)
         return Result(ok, "equation")
-    polynomial = all(_is_polynomial(s) for s in sides)
+    polynomial = all(is_polynomial(s) for s in sides)
     return Result(False if polynomial and not _shares_factors(sides) else None, "equation")
 
 
-def _is_polynomial(node: Node) -> bool:
+def is_polynomial(node: Node) -> bool:
     for n in walk(node):
         if n[0] in ("fn", "apply") or (n[0] == "div" and names(n[2])) or (n[0] == "pow" and not _whole_power(n)):
             return False

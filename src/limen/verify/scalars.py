@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 from typing import Any, NamedTuple
 
 from limen.verify.evaluate import Evaluator, context, identical, infinite
 from limen.verify.exact import MAX_BITS, Undecided, bits, exact
-from limen.verify.nodes import Node, has_decimal, is_number, walk
+from limen.verify.nodes import Node, has_decimal, is_number, names, rename, walk
 from limen.verify.policy import MathOptions
 from limen.verify.symbols import UNITS
 
@@ -25,7 +26,8 @@ def equal_values(gold: Node, answer: Node, policy: MathOptions) -> Result:
     """Compare two values with their percent signs, degrees, units and bases."""
     gold, gold_unit = _split_unit(gold)
     answer, answer_unit = _split_unit(answer)
-    if not _units_agree(gold_unit, answer_unit, policy):
+    signs = {canonical_unit(unit) for unit, node in ((gold_unit, answer), (answer_unit, gold)) if node[0] == "pct"}
+    if not _units_agree(gold_unit, answer_unit, policy) or signs - {"", "%"}:
         return Result(False, "unit")
     gold, answer = _degrees(gold), _degrees(answer)
     if gold[0] == "base" or answer[0] == "base":
@@ -248,6 +250,27 @@ def _symbols_may_cancel(gold: Node, answer: Node) -> bool:
 
 def _formulas(gold: Node, answer: Node) -> Result:
     same = identical(gold, answer)
+    if not same:
+        renamed = _renamed(gold, answer)
+        if renamed is not None and identical(gold, renamed):
+            return Result(True, "renamed constant")
     if same is False and any(n == ("sym", "ldots") for x in (gold, answer) for n in walk(x)):
         return Result(None, "ellipsis")
     return Result(same, "formula")
+
+
+_CONSTANT = re.compile(r"[Cc](?:_[0-9])?")
+_PARAMETER = re.compile(r"[klmnj]")
+
+
+def _renamed(gold: Node, answer: Node) -> Node | None:
+    """The answer with its free constants called as the gold's: + C and + c; 2\\pi k and 2\\pi n."""
+    ours, theirs = sorted(names(gold) - names(answer)), sorted(names(answer) - names(gold))
+    if not ours or len(ours) != len(theirs) or gold[0] == "sym":
+        return None
+    periodic = len(ours) == 1 and any(n == ("const", "pi") for n in walk(gold))
+    for pattern in (_CONSTANT, _PARAMETER) if periodic else (_CONSTANT,):
+        if all(pattern.fullmatch(name) for name in ours + theirs):
+            renamed: Node = rename(answer, dict(zip(theirs, ours, strict=True)))
+            return renamed
+    return None

@@ -15,6 +15,7 @@ class Stream:
         self.at = 0
         self.depth = 0
         self.bars = 0
+        self.in_set = False
 
     @property
     def next(self) -> Token:

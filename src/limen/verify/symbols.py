@@ -22,6 +22,8 @@ ARGUMENTS = {
     "mathrm": "skip", "text": "skip", "mathbf": "skip", "mathit": "skip",
     "textbf": "skip", "boldsymbol": "skip", "displaystyle": "skip", "operatorname": "skip", "bf": "skip",
     "it": "skip", "mathfrak": "mathcal", "dots": "ldots", "ldots": "ldots", "cdots": "ldots", "vdots": "ldots",
+    "over": "over", "choose": "choose", "sfrac": "frac", "nicefrac": "frac", "large": "skip", "Large": "skip",
+    "LARGE": "skip", "huge": "skip", "Huge": "skip", "small": "skip", "normalsize": "skip", "sf": "skip", "tt": "skip",
     "pmod": "mod", "bmod": "mod", "mod": "mod",
 }  # fmt: skip
 """Commands that the parser handles one by one."""
@@ -36,7 +38,7 @@ COMMAND_OPS = {
     "lfloor": ("OPEN", "⌊"), "rfloor": ("CLOSE", "⌋"), "lceil": ("OPEN", "⌈"), "rceil": ("CLOSE", "⌉"),
     "lbrace": ("OPEN", "\\{"), "rbrace": ("CLOSE", "\\}"), "lbrack": ("OPEN", "["), "rbrack": ("CLOSE", "]"),
     "langle": ("OPEN", "("), "rangle": ("CLOSE", ")"), "lvert": ("OPEN", "abs"), "rvert": ("CLOSE", "abs"),
-    "vert": ("OP", "|"), "mid": ("OP", "|"), "prime": ("OP", "'"), "circ": ("OP", "°"), "degree": ("OP", "°"),
+    "vert": ("OP", "|"), "mid": ("OP", "mid"), "prime": ("OP", "'"), "circ": ("OP", "°"), "degree": ("OP", "°"),
     "percent": ("OP", "%"), "lor": ("SEP", "or"), "land": ("SEP", "and"), "colon": ("OP", ":"), "lnot": ("NAME", "not"),
     "to": ("OP", "->"), "dollar": ("OP", "$"),
 }  # fmt: skip
