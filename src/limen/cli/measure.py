@@ -17,6 +17,8 @@ Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON ins
 Ks = Annotated[str, typer.Option("--k", help="Budgets, such as 1,8,64. Default: powers of two up to the smallest n.")]
 Draws = Annotated[int, typer.Option(help="Bootstrap draws; 0 for no intervals.", min=0)]
 Seed = Annotated[int, typer.Option(help="Seed of the bootstrap.")]
+Fdr = Annotated[float, typer.Option(help="False discovery rate of the verdicts on single questions.")]
+Force = Annotated[bool, typer.Option("--force", help="Compare although prompts or problem sets differ.")]
 Verifier = Annotated[str | None, typer.Option(help="Verifier whose verdicts count, where a run holds several.")]
 
 
@@ -38,6 +40,8 @@ def register(app: typer.Typer) -> None:
     app.command()(passk)
     app.command()(compare)
     app.command()(describe)
+    app.command()(series)
+    app.command()(plan)
 
 
 def passk(
@@ -82,8 +86,8 @@ def compare(
     draws: Draws = 1000,
     seed: Seed = 0,
     over: OverOption = Over.problems,
-    q: Annotated[float, typer.Option(help="False discovery rate of the verdicts on single questions.")] = 0.05,
-    force: Annotated[bool, typer.Option("--force", help="Compare although prompts or problem sets differ.")] = False,
+    q: Fdr = 0.05,
+    force: Force = False,
 ) -> None:
     """What the trained policy gained and lost against the base, beside what chance alone does."""
     from limen.measure import compare as compare_tables
@@ -125,6 +129,57 @@ def describe(
     else:
         rows = {name: show.measure_json(m) for name, m in gap.items()}
         show.print_json({"runs": [one.to_json() for one in found], "difference": rows or None})
+
+
+def series(
+    sources: Annotated[
+        list[Path], typer.Argument(help="Base and checkpoints in order: run folders, or a count file with all models.")
+    ],
+    verifier: Verifier = None,
+    json: Json = False,
+    k: Ks = "",
+    draws: Draws = 1000,
+    seed: Seed = 0,
+    q: Fdr = 0.05,
+    force: Force = False,
+) -> None:
+    """Checkpoints of a training run against the first: when was a question lost or gained, does it come back."""
+    from limen.measure import series as measure_series
+    from limen.measure import series_tables, show
+
+    found = measure_series(series_tables(sources, verifier), ks=_ks(k), draws=draws, seed=seed, q=q, force=force)
+    if json:
+        show.print_json(found.to_json())
+    else:
+        show.print_series(found)
+
+
+def plan(
+    pilot: Annotated[Path, typer.Argument(help="Run folder or count file of a pilot of the base.")],
+    k: Annotated[int, typer.Option("--k", help="Budget whose pass@k matters.", min=1)],
+    change: Annotated[float | None, typer.Option(help="Change in pass@k that should be seen, such as -0.03.")] = None,
+    lost: Annotated[
+        float | None, typer.Option(help="Or: lost questions that should be seen (negative: gained).")
+    ] = None,
+    problems: Annotated[
+        int | None, typer.Option(help="Questions of the benchmark; the pilot's by default.", min=2)
+    ] = None,
+    power: Annotated[float, typer.Option(help="Wanted probability of seeing it.")] = 0.8,
+    model: Annotated[str | None, typer.Option(help="Model of a count file with several.")] = None,
+    runs: Annotated[int, typer.Option(help="Simulated experiments for each n.", min=20)] = 400,
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """How many samples a question are needed to see a change, from a pilot run."""
+    from limen.measure import plan as make_plan
+    from limen.measure import show
+
+    table = _one(pilot, model, None, None, "--model")
+    found = make_plan(table, k, change=change, lost=lost, problems=problems, power=power, runs=runs, seed=seed)
+    if json:
+        show.print_json(found.to_json())
+    else:
+        show.print_plan(found)
 
 
 def _ks(text: str) -> list[int] | None:

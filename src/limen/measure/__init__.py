@@ -19,9 +19,11 @@ from limen.measure.curve import PassCurve, pass_curve
 from limen.measure.describe import Description, describe, describe_difference
 from limen.measure.flips import SamePolicyFlips, same_policy_flips, split_half
 from limen.measure.passk import pass_at_k, pass_at_k_stopped, pass_table
+from limen.measure.plan import Plan, plan
 from limen.measure.posterior import BetaPrior, Extrapolation, cover, extrapolate, fit_prior, zero_bound
 from limen.measure.responses import responses_from_run
 from limen.measure.runs import counts_from_run
+from limen.measure.series import Series, series, series_tables
 from limen.measure.summary import Summary, summary
 from limen.measure.support import SupportResult, support, support_rates
 from limen.measure.unseen import chao1, good_turing
@@ -36,9 +38,11 @@ __all__ = [
     "Description",
     "Extrapolation",
     "PassCurve",
+    "Plan",
     "PosteriorVerdicts",
     "QuestionVerdicts",
     "SamePolicyFlips",
+    "Series",
     "StopRule",
     "Summary",
     "SupportResult",
@@ -61,12 +65,15 @@ __all__ = [
     "pass_at_k_stopped",
     "pass_curve",
     "pass_table",
+    "plan",
     "posterior_verdicts",
     "question_verdicts",
     "read_counts",
     "responses_from_run",
     "same_policy_flips",
     "self_consistency",
+    "series",
+    "series_tables",
     "split_half",
     "summary",
     "support",

@@ -14,10 +14,20 @@ from rich.table import Table
 from limen.measure.compare import Comparison
 from limen.measure.counts import CountTable
 from limen.measure.describe import Description, Measure, measure_json
+from limen.measure.plan import Plan
+from limen.measure.series import Series
 from limen.measure.summary import Summary
 from limen.measure.support import SupportResult
 
-__all__ = ["measure_json", "print_comparison", "print_descriptions", "print_json", "print_summaries"]
+__all__ = [
+    "measure_json",
+    "print_comparison",
+    "print_descriptions",
+    "print_json",
+    "print_plan",
+    "print_series",
+    "print_summaries",
+]
 
 
 def print_json(value: Any) -> None:
@@ -106,6 +116,45 @@ def print_descriptions(
 
 def _digits(x: float) -> str:
     return "–" if math.isnan(x) else f"{x:.3f}" if abs(x) < 10 else f"{x:.1f}"
+
+
+def print_series(found: Series, console: Console | None = None) -> None:
+    """One line per checkpoint: pass@k at both ends, support against the base, and what moved since the last one."""
+    console = console or Console()
+    table = Table(title="Against the first", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), title_justify="left")
+    k_K = found.curves[0].k_K
+    ends = (int(k_K[0]), int(k_K[-1])) if k_K.size else ()
+    for head in ("checkpoint", *(f"pass@{k}" for k in ends), "P", "E", "S", "O", "chance", "p", "lost", "back"):
+        table.add_column(head, justify="left" if head == "checkpoint" else "right", no_wrap=head != "checkpoint")
+    for t, c, s, step in zip(found.tables, found.curves, found.support_C, found.step_C):
+        cells = [number(c.at(k)) for k in ends]
+        if s is not None and step is not None:
+            cells += [str(s.P), str(s.E), str(s.S), str(s.O), f"{s.chance_each_way:.1f}", f"{s.mcnemar_p:.2g}"]
+            cells += [str(step.S), str(step.E)]
+        table.add_row(t.name, *cells)
+    console.print(table)
+    legend = "chance: flips each way between two runs of one policy; lost, back: solved questions since the line above"
+    _notes(console, [*found.sentences(), legend, *found.notes])
+
+
+def print_plan(found: Plan, console: Console | None = None) -> None:
+    """Power by number of samples."""
+    console = console or Console()
+    title = f"Seeing {found.change:+.3f} in pass@{found.k} on {found.problems} questions"
+    table = Table(title=title, box=SIMPLE_HEAD, title_justify="left")
+    for head in ("n", f"power, pass@{found.k}", "power, support", "S", "E", "by chance"):
+        table.add_column(head, justify="right", no_wrap=True)
+    for r in found.rows:
+        table.add_row(
+            str(r.n),
+            number(r.power_pass),
+            number(r.power_support),
+            f"{r.S:.1f}",
+            f"{r.E:.1f}",
+            f"{r.chance_each_way:.1f}",
+        )
+    console.print(table)
+    _notes(console, list(found.words))
 
 
 def support_table(s: SupportResult) -> Table:
