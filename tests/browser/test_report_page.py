@@ -142,4 +142,7 @@ def test_checkpoints_have_their_own_plots(watched, tmp_path):
     assert page.locator("#checkpoint-plots h3").all_inner_texts() == ["pass@1", "pass@4", "pass@16"]
     assert page.locator("#checkpoint-plots svg").first.locator("circle").count() == 3
     assert page.locator("#curves svg.plot path[fill=none]").count() == 2
+    page.locator("#explorer .list tbody tr").first.click()
+    page.wait_for_selector(".detail .resp")
+    assert "grpo, correct by step: base: " in page.inner_text(".detail")
     assert tab.errors == []

@@ -55,7 +55,7 @@ def test_a_control_is_no_finding_of_the_headline():
     d = data(contrast(1, 0, 20, 1e-5))
     d = ReportData("t", [d.policies[0], policy("again", "control")], d.contrasts, ())
     assert "shrank" not in said(d)
-    assert verdicts(d)[0].word.endswith("more than chance!")
+    assert verdicts(d)[0].word.endswith("differs beyond chance!")
 
 
 def test_sentence_has_its_numbers():

@@ -225,7 +225,7 @@ def _budget(figure: Figure, data: ReportData) -> None:
     rows = [c for c in data.contrasts if len(c.by_budget) > 1]
     columns = min(3, len(rows))
     lines = math.ceil(len(rows) / columns)
-    figure.set_size_inches(0.4 + 2.3 * columns, 0.4 + 2.0 * lines)
+    figure.set_size_inches(max(3.9, 0.4 + 2.3 * columns), 0.4 + 2.0 * lines)
     axes = figure.subplots(lines, columns, squeeze=False, sharey=True).ravel()
     for ax in axes[len(rows) :]:
         ax.set_visible(False)

@@ -188,7 +188,6 @@ class ProblemItem:
     gold: str
     responses: Sequence[Response] = ()
     answers: Sequence[Sequence[tuple[str, str, int]]] = ()
-    history: Sequence[tuple[str, int, int, int]] = ()
 
 
 @dataclass(frozen=True, slots=True)

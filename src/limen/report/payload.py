@@ -117,7 +117,6 @@ def _item(q: ProblemItem) -> dict[str, Any]:
         "problem": q.problem,
         "gold": q.gold,
         "answers": [[list(a) for a in row] for row in q.answers],
-        "history": [list(row) for row in q.history],
         "responses": [_response(r) for r in q.responses],
     }
 

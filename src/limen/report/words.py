@@ -80,11 +80,14 @@ def _verdict(data: ReportData, c: Contrast) -> Verdict:
             f" Problem by problem, at a false discovery rate of {c.fdr:.0%}: {called['shrunk']} called lost and "
             f"{called['expanded']} called gained, {called['undetermined']} flips too thin to call."
         )
-    word = {"shrank": "Shrank.", "grew": "Widened.", "chance": "No more than chance."}[kind]
+    word = {
+        "shrank": "Shrank, beyond chance.",
+        "grew": "Widened, beyond chance.",
+        "chance": "No change beyond chance.",
+    }[kind]
     if policy.role == "control":
-        word = "Control (the base drawn twice): " + (
-            "no more than chance." if kind == "chance" else "more than chance!"
-        )
+        same = "no change beyond chance." if kind == "chance" else "differs beyond chance!"
+        word = f"Control (the base drawn twice): {same}"
     return Verdict(c.policy, policy.name, kind, word, sentence, _detail(data, c))
 
 

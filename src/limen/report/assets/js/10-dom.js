@@ -50,7 +50,12 @@ function plain(text) {
   return [...parts, rest];
 }
 
+// On paper the wide plots are drawn for its width, so that their text keeps its size.
+const PAPER = 680;
+window.addEventListener("beforeprint", () => drawn.forEach((redraw) => redraw()));
+
 // Redraw `draw(width)` into `box` now and whenever its width changes.
+const drawn = [];
 function responsive(box, draw) {
   let last = 0;
   const render = (width) => {
@@ -58,6 +63,7 @@ function responsive(box, draw) {
     last = width;
     box.replaceChildren(draw(Math.round(width)));
   };
+  drawn.push(() => { if (last > PAPER) render(PAPER); });
   render(box.clientWidth || 640);
   new ResizeObserver(() => { if (Math.abs(box.clientWidth - last) > 2) render(box.clientWidth); }).observe(box);
   return () => render(last || box.clientWidth || 640);

@@ -48,6 +48,10 @@ function spread(items, gap, low, high) {
   if (items.length && items[0].y < low) items.forEach((it, i) => { it.y = Math.max(it.y, low + i * gap); });
 }
 
-// Width in pixels of a label, near enough to leave room for it.
-const wide = (text, size = 12) => text.length * size * 0.6;
+// Width in pixels of a bold label.
+const ruler = document.createElement("canvas").getContext("2d");
+function wide(text) {
+  ruler.font = `600 12px ${getComputedStyle(document.body).fontFamily}`;
+  return ruler.measureText(text).width;
+}
 const clip = (text, n) => (text.length > n ? text.slice(0, n - 1) + "…" : text);

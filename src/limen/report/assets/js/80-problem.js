@@ -31,9 +31,14 @@ function judged(c, i) {
   return h("small", null, [said, rate].filter(Boolean).join(" · "));
 }
 
-function history(rows) {
-  const names = [...new Set(rows.map((r) => r[0]))];
-  return names.map((name) => h("p", { class: "small" }, `${name}, correct over steps: `, rows.filter((r) => r[0] === name).map((r) => `${r[1]}: ${r[2]}/${r[3]}`).join(" · ")));
+// Of policies that were sampled at several checkpoints: when was this problem lost, does it come back?
+function history(i) {
+  const families = [...new Set(DATA.policies.filter((p) => !p.last).map((p) => p.family))];
+  return families.map((family) => {
+    const points = DATA.policies.map((p, j) => ({ p, j })).filter((x) => x.p.family === family && x.p.role === "trained");
+    points.sort((a, b) => a.p.step - b.p.step);
+    return h("p", { class: "small" }, `${family}, correct by step: `, [{ p: { step: "base" }, j: 0 }, ...points].map((x) => `${x.p.step}: ${P.c[x.j][i]}/${P.n[x.j][i]}`).join(" · "));
+  });
 }
 
 function problem(i, d) {
@@ -53,7 +58,7 @@ function problem(i, d) {
   return [
     d.problem ? [h("h4", null, "Problem"), h("div", { class: "text", dir: "auto" }, plain(d.problem))] : [],
     d.gold ? [h("h4", null, "Gold answer"), h("div", { class: "text", dir: "auto" }, plain(d.gold))] : [],
-    [h("h4", null, "Successes"), counts], d.history && d.history.length ? history(d.history) : [],
+    [h("h4", null, "Successes"), counts], history(i),
     sides.some(Boolean) ? [h("h4", null, "Answers and responses"), h("div", { class: "sides" }, sides)] : [h("p", { class: "empty" }, "No responses are stored for this problem.")],
   ].flat(2);
 }
