@@ -1,0 +1,71 @@
+"""`limen lab methods` and `limen lab noise`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Out = Annotated[Path, typer.Option(help="Folder for all runs and the page.")]
+Seeds = Annotated[str, typer.Option(help="Training seeds, with commas between.")]
+Jobs = Annotated[int, typer.Option(min=1, help="Runs at a time, each a process of its own.")]
+Steps = Annotated[int, typer.Option(min=1, help="Optimizer steps.")]
+Base = Annotated[str, typer.Option(help="`tiny`, or a folder that `limen lab train-base` made.")]
+Device = Annotated[str, typer.Option(help="cpu or cuda.")]
+Only = Annotated[str | None, typer.Option(help="One run and no page: what each job of the study calls.")]
+Limit = Annotated[int | None, typer.Option(min=1, help="Only the first so many held-out problems.")]
+
+
+def register(lab: typer.Typer) -> None:
+    """Add this module's commands to `limen lab`."""
+    lab.command("methods")(methods)
+    lab.command("noise")(noise)
+
+
+def methods(
+    out: Out,
+    seeds: Seeds = "0,1,2",
+    which: Annotated[str, typer.Option("--methods", help="Methods, with commas between, or all.")] = "all",
+    jobs: Jobs = 1,
+    steps: Steps = 150,
+    n: Annotated[int, typer.Option("-n", min=1, help="Samples of each held-out problem.")] = 256,
+    base: Base = "tiny",
+    device: Device = "cpu",
+    limit: Limit = None,
+    only: Only = None,
+) -> None:
+    """Every training method on the tiny model: pass@k, support beside chance, entropy, interference."""
+    from limen.lab.methods import METHODS, run_methods, run_one
+    from limen.lab.policies import Study
+
+    study = Study(out, steps, n, base, device, limit)
+    if only is not None:
+        run_one(study, only, int(seeds))
+        return
+    names = list(METHODS) if which == "all" else which.split(",")
+    print(run_methods(study, names, [int(s) for s in seeds.split(",")], jobs))
+
+
+def noise(
+    out: Out,
+    seeds: Seeds = "0,1,2",
+    which: Annotated[str, typer.Option("--patterns", help="Patterns, with commas between, or all.")] = "all",
+    jobs: Jobs = 1,
+    steps: Steps = 150,
+    n: Annotated[int, typer.Option("-n", min=1, help="Samples of each held-out problem.")] = 64,
+    base: Base = "tiny",
+    device: Device = "cpu",
+    limit: Limit = None,
+    only: Only = None,
+) -> None:
+    """GRPO under verifiers with systematic errors: delay, plateau or collapse of the true reward."""
+    from limen.lab.noise import PATTERNS, run_noise, run_one
+    from limen.lab.policies import Study
+
+    study = Study(out, steps, n, base, device, limit)
+    if only is not None:
+        run_one(study, only, int(seeds))
+        return
+    names = list(PATTERNS) if which == "all" else which.split(",")
+    print(run_noise(study, names, [int(s) for s in seeds.split(",")], jobs))
