@@ -17,10 +17,7 @@ lab = typer.Typer(
 
 def register(app: typer.Typer) -> None:
     """Add `limen demo` and `limen lab ...` to `app`."""
-    from limen.cli import lab_training
-
     app.command("demo")(demo)
-    lab_training.register(lab)
     app.add_typer(lab)
 
 

@@ -9,8 +9,11 @@ import typer
 
 
 def register(app: typer.Typer) -> None:
-    """Add this module's commands to `app`."""
+    """Add `limen train`, and the studies of training to `limen lab`."""
+    from limen.cli import lab, lab_training
+
     app.command("train")(train)
+    lab_training.register(lab.lab)
 
 
 def train(
