@@ -38,7 +38,8 @@ def train(settings: TrainSettings, resume: bool | None = None, progress: Progres
     run, checkpoint = on_main_first(settings, lambda: open_run(settings, resume), lambda: _look(settings))
     if run.info["status"] == "done" and int(run.info.get("steps_done", 0)) >= settings.steps:
         return run
-    loaded, problems, prompts = prepare(settings)
+    with quiet():
+        loaded, problems, prompts = prepare(settings)
     on_main_first(settings, lambda: _begin(settings, run, problems, prompts), lambda: None)
     with quiet():
         trainer = make_trainer(settings, loaded, problems, prompts, run.path)
@@ -252,6 +253,8 @@ def make_config(settings: TrainSettings, loaded: Any, folder: Path) -> Any:
             "vllm_server_port": s.vllm.port, "vllm_enable_sleep_mode": s.vllm.sleep,
             "vllm_importance_sampling_correction": True,
         }  # fmt: skip
+        if values["stop_strings"]:
+            values["generation_kwargs"] = {"stop": values["stop_strings"], "include_stop_str_in_output": True}
     known = {f.name for f in dataclasses.fields(SELFConfig)}
     assert set(values) <= known, sorted(set(values) - known)
     return SELFConfig(**values)
@@ -298,10 +301,18 @@ def save_model(trainer: Any, folder: Path, tokenizer: Any) -> None:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Without the deprecation notices that TRL and transformers send each other."""
+    """Without the deprecation notices that TRL and transformers send each other, and without their bars."""
     import warnings
 
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", category=FutureWarning)
-        warnings.filterwarnings("ignore", category=DeprecationWarning)
-        yield
+    from transformers.utils import logging as transformers_logging
+
+    bars = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.disable_progress_bar()
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", category=FutureWarning)
+            warnings.filterwarnings("ignore", category=DeprecationWarning)
+            yield
+    finally:
+        if bars:
+            transformers_logging.enable_progress_bar()
