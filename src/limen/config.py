@@ -47,6 +47,12 @@ class SampleSettings(Settings):
     policy: str | None = Field(None, description="name of the policy in the tables; the model's own name otherwise")
     step: int = Field(0, ge=0, description="training step that the policy stands at")
     dtype: Literal["float32", "bfloat16", "float16"] | None = None
+    engine: Literal["transformers", "http"] = Field("transformers", description="what draws")
+    url: tuple[str, ...] = Field((), description="addresses of OpenAI-compatible servers, with /v1")
+    api: Literal["completions", "chat"] = Field("completions", description="which API of the servers")
+    tokenizer: str | None = Field(None, description="the served model's tokenizer: folder or hub name")
+    concurrency: int = Field(64, ge=1, description="most requests on their way to servers")
+    timeout: float = Field(600.0, gt=0, description="seconds without an answer of a server")
     trust_remote_code: bool = False
     device: str | None = None
     batch_size: int | None = Field(None, ge=1, description="rows decoded together; found from memory otherwise")
@@ -68,6 +74,14 @@ class SampleSettings(Settings):
             raise ValueError(f"temperature 0 draws the same response every time, but n is {self.n}: use n 1")
         return self
 
+    @model_validator(mode="after")
+    def _servers(self) -> Self:
+        if self.engine == "http" and not self.url:
+            raise ValueError("engine http needs the address of a server: url, such as http://localhost:8000/v1")
+        if self.engine != "http" and self.url:
+            raise ValueError(f"url is for engine http, but the engine is {self.engine}")
+        return self
+
     @property
     def policy_name(self) -> str:
         return self.policy or Path(self.model).name or self.model
@@ -79,7 +93,19 @@ class SampleSettings(Settings):
 
 
 EXTENT = frozenset({"n", "limit"})
-SPEED = frozenset({"device", "batch_size", "verify_workers", "verify_deadline", "flush_seconds", "keep_bad_golds"})
+SPEED = frozenset(
+    {
+        "device",
+        "batch_size",
+        "verify_workers",
+        "verify_deadline",
+        "flush_seconds",
+        "keep_bad_golds",
+        "url",
+        "concurrency",
+        "timeout",
+    }
+)
 
 S = TypeVar("S", bound=Settings)
 

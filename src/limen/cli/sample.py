@@ -43,6 +43,15 @@ def sample(
     policy: Annotated[str | None, typer.Option(help="Name of the policy in tables.")] = None,
     step: Annotated[int, typer.Option(help="Training step that the policy stands at.")] = 0,
     logprobs: Annotated[bool, typer.Option("--logprobs", help="Store raw log-probabilities.")] = False,
+    engine: Annotated[
+        str, typer.Option(rich_help_panel=_RUN, help="transformers, or http for servers.")
+    ] = "transformers",
+    url: Annotated[
+        list[str] | None, typer.Option(rich_help_panel=_RUN, help="Server, such as http://host:8000/v1; repeatable.")
+    ] = None,
+    api: Annotated[str, typer.Option(rich_help_panel=_RUN, help="completions or chat.")] = "completions",
+    tokenizer: Annotated[str | None, typer.Option(rich_help_panel=_RUN, help="The served model's tokenizer.")] = None,
+    concurrency: Annotated[int, typer.Option(rich_help_panel=_RUN, help="Most requests to servers at once.")] = 64,
     device: Annotated[str | None, typer.Option(rich_help_panel=_RUN, help="cpu, cuda, cuda:1.")] = None,
     dtype: Annotated[str | None, typer.Option(rich_help_panel=_RUN, help="float32, bfloat16, float16.")] = None,
     batch_size: Annotated[int | None, typer.Option(rich_help_panel=_RUN, help="Rows; found from memory.")] = None,
@@ -82,6 +91,11 @@ def sample(
         policy=policy,
         step=step,
         dtype=dtype,
+        engine=engine,
+        url=tuple(url or ()),
+        api=api,
+        tokenizer=tokenizer,
+        concurrency=concurrency,
         trust_remote_code=trust_remote_code,
         device=device,
         batch_size=batch_size,

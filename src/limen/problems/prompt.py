@@ -78,9 +78,14 @@ def render(problems: Sequence[Problem], tokenizer: Any, template: Template | str
 
     The beginning-of-sequence token is written into the text, and nothing is added at tokenising, so it is there
     exactly once. Raises `ModelError` where kind chat meets a tokenizer without a chat template.
+
+    Without a tokenizer (None: a server has it) the text is what is sent, for kind chat the user's turn alone, and
+    there are no token ids.
     """
     if isinstance(template, str):
         template = load_template(template)
+    if tokenizer is None:
+        return [_unread(problem, template) for problem in problems]
     template = template.resolve(tokenizer)
     if template.kind == "chat" and not getattr(tokenizer, "chat_template", None):
         raise ModelError("this tokenizer has no chat template: use --template plain or a few-shot template file")
@@ -91,6 +96,14 @@ def render(problems: Sequence[Problem], tokenizer: Any, template: Template | str
         ids = (*bos_ids, *tokenizer.encode(text, add_special_tokens=False))
         prompts.append(Prompt(problem.id, bos_text + text, ids, text_hash(bos_text + text)))
     return prompts
+
+
+def _unread(problem: Problem, template: Template) -> Prompt:
+    if template.kind == "chat" and template.system:
+        raise ConfigError("a server is sent one user turn: leave the system turn out, or give the model's tokenizer")
+    chat = template.kind == "chat"
+    text = _fill(template.user, problem.problem) if chat else _body(problem.problem, None, template)
+    return Prompt(problem.id, text, (), text_hash(text))
 
 
 def text_hash(text: str) -> str:

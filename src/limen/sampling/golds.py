@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from limen.errors import DataError
 from limen.types import Problem
-from limen.verify import JudgeItem, VerifierPool
+from limen.verify import VerifierPool
+from limen.verify.golds import report_golds
 
 
 def auto_verifier(problems: Sequence[Problem]) -> str:
@@ -19,19 +20,13 @@ def auto_verifier(problems: Sequence[Problem]) -> str:
 
 
 def failing_golds(problems: Sequence[Problem], pool: VerifierPool) -> list[Problem]:
-    """Problems whose gold answer, given as the response (bare or boxed), is not judged correct.
-
-    Problems without a gold answer (some Reasoning Gym tasks accept many) are passed over.
-    """
-    asked = [p for p in problems if p.answer]
-    verdicts = pool.judge_many(
-        JudgeItem(p.answer, form.replace("{}", p.answer), p.metadata) for p in asked for form in ("{}", r"\boxed{{}}")
-    )
-    return [p for p, bare, boxed in zip(asked, verdicts[::2], verdicts[1::2]) if not (bare.correct or boxed.correct)]
+    """Problems whose gold answer, given as the response, is not judged correct."""
+    bad = {report.problem_id for report in report_golds(problems, pool) if report.fails}
+    return [p for p in problems if p.id in bad]
 
 
 def check_golds(problems: Sequence[Problem], pool: VerifierPool) -> None:
-    """Raise `DataError` that lists the problems whose gold answer fails."""
+    """Raise `DataError` that lists the problems whose gold answer, given as the response, is not judged correct."""
     bad = failing_golds(problems, pool)
     if bad:
         shown = "; ".join(f"{p.id}: {p.answer[:60]!r}" for p in bad[:5])

@@ -15,9 +15,10 @@ from limen.config import EXTENT, SPEED, SampleSettings, differences
 from limen.engines.protocol import Engine, Sample, SampleRequest
 from limen.errors import ConfigError, ModelError, StoreError
 from limen.problems import load_problems
-from limen.problems.prompt import load_template, render
+from limen.problems.prompt import render
 from limen.progress import Meter
 from limen.sampling.alarm import RepeatAlarm
+from limen.sampling.engine import find_tokenizer, make_engine, make_template
 from limen.sampling.golds import auto_verifier, check_golds
 from limen.sampling.recorder import Recorder
 from limen.store import Run
@@ -43,11 +44,11 @@ def sample_run(settings: SampleSettings, out: str | Path, engine: Engine | None 
     with nullcontext() if off else _pool(verifier, settings) as pool:
         if pool is not None and not settings.keep_bad_golds:
             check_golds(problems, pool)
-        template = load_template(settings.template)
-        prompts = render(problems, _tokenizer(settings, engine), template)
+        template = make_template(settings)
+        prompts = render(problems, find_tokenizer(settings, engine), template)
         run = _open(settings, Path(out), problems, prompts)
         with _sole_writer(run):
-            engine = engine or _load(settings)
+            engine = engine or make_engine(settings)
             params = settings.params(template.stop)
             run.info["engine"] = engine.name
             run.info["verifier"] = None if pool is None else pool.version
@@ -210,23 +211,6 @@ def _note(recorder: Recorder) -> str:
 
 def _pool(verifier: Any, settings: SampleSettings) -> VerifierPool:
     return VerifierPool(verifier, workers=settings.verify_workers, deadline=settings.verify_deadline)
-
-
-def _tokenizer(settings: SampleSettings, engine: Engine | None) -> Any:
-    own = getattr(engine, "tokenizer", None)
-    if own is not None:
-        return own
-    from limen.models import load_tokenizer
-
-    return load_tokenizer(settings.model, settings.trust_remote_code)
-
-
-def _load(settings: SampleSettings) -> Engine:
-    from limen.engines.hf import TransformersEngine
-    from limen.models import load_model
-
-    loaded = load_model(settings.model, settings.device, settings.dtype, settings.trust_remote_code)
-    return TransformersEngine(loaded, settings.batch_size, settings.logprobs)
 
 
 @contextmanager

@@ -1,0 +1,49 @@
+"""The engine, tokenizer and template that the settings name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from limen.config import SampleSettings
+from limen.engines.protocol import Engine
+from limen.problems.prompt import Template, load_template
+
+
+def make_engine(settings: SampleSettings) -> Engine:
+    """Load the model, or find the servers. Raises `ModelError`."""
+    if settings.engine == "http":
+        from limen.engines.http import HTTPEngine
+
+        return HTTPEngine(
+            settings.model,
+            settings.url,
+            settings.api,
+            find_tokenizer(settings, None),
+            settings.concurrency,
+            timeout=settings.timeout,
+        )
+    from limen.engines.hf import TransformersEngine
+    from limen.models import load_model
+
+    loaded = load_model(settings.model, settings.device, settings.dtype, settings.trust_remote_code)
+    return TransformersEngine(loaded, settings.batch_size, settings.logprobs)
+
+
+def find_tokenizer(settings: SampleSettings, engine: Engine | None) -> Any:
+    """What prompts are tokenised with: the engine's own, the one that is named, or the model's; None: a server's."""
+    own = getattr(engine, "tokenizer", None)
+    if own is not None:
+        return own
+    if settings.engine == "http" and settings.tokenizer is None:
+        return None
+    from limen.models import load_tokenizer
+
+    return load_tokenizer(settings.tokenizer or settings.model, settings.trust_remote_code)
+
+
+def make_template(settings: SampleSettings) -> Template:
+    """The template; `auto` without a tokenizer follows the servers' API."""
+    name = settings.template
+    if name == "auto" and settings.engine == "http" and settings.tokenizer is None:
+        name = "chat" if settings.api == "chat" else "plain"
+    return load_template(name)

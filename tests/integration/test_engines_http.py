@@ -1,0 +1,211 @@
+"""The HTTP engine against a server that misbehaves: rollouts are complete, unique, and what their seeds say."""
+
+import itertools
+import threading
+
+import pytest
+from scipy import stats
+
+from fake_server import FakeServer, serving
+from limen.config import SampleSettings
+from limen.engines.exact import EOS, ExactEngine, ResponsesPolicy
+from limen.engines.http import HTTPEngine
+from limen.engines.protocol import Engine, SampleRequest, ScoreRequest
+from limen.engines.servers import Gate
+from limen.errors import ModelError
+from limen.sampling import sample_run
+from limen.types import Prompt, SamplingParams, derive_seed
+
+TABLE = {"q=": {"ab": 0.5, "a": 0.2, "b": 0.2, "": 0.1}, "r=": {"b": 1.0}}
+
+
+def exact():
+    return ExactEngine(ResponsesPolicy(TABLE), logprobs=True)
+
+
+def asks(n, texts=("q=",)):
+    tokenizer = exact().tokenizer
+    return [
+        SampleRequest(
+            Prompt(f"p{t}", t, tuple(tokenizer.encode(t)), ""),
+            tuple(range(n)),
+            tuple(derive_seed(0, t, i) for i in range(n)),
+        )
+        for t in texts
+    ]
+
+
+def client(url, *more, **options):
+    options = {"tokenizer": exact().tokenizer, "first_wait": 0.01, "timeout": 1.0, "concurrency": 8, **options}
+    return HTTPEngine("m", [url, *more], **options)
+
+
+def draw(fake, n=60, texts=("q=", "r="), params=None, **options):
+    with serving(fake) as url:
+        engine = client(url, **options)
+        samples = list(engine.sample(asks(n, texts), params or SamplingParams()))
+    return engine, samples
+
+
+def check(samples, n=60, texts=("q=", "r=")):
+    """Complete, unique, and what the seed says (the fake server honours seeds)."""
+    keys = [(s.problem_id, s.sample_index) for s in samples]
+    assert sorted(keys) == sorted((f"p{t}", i) for t in texts for i in range(n))
+    assert all(s.text in TABLE[s.problem_id[1:]] for s in samples)
+
+
+def test_token_ids_logprobs_and_seeds_where_the_server_gives_them():
+    fake = FakeServer(exact())
+    engine, samples = draw(fake, n=400, texts=("q=",))
+    check(samples, 400, ("q=",))
+    assert isinstance(engine, Engine)
+    assert engine.capabilities.token_ids
+    assert engine.capabilities.raw_logprobs
+    texts = [s.text for s in samples]
+    counts = [texts.count(t) for t in TABLE["q="]]
+    assert stats.chisquare(counts, [400 * p for p in TABLE["q="].values()]).pvalue > 1e-4
+    for s in samples:
+        assert s.token_ids[-1] == EOS
+        assert s.finish_reason == "eos"
+        assert sum(s.logprobs) == pytest.approx(s.log_q)
+    assert len({b["seed"] for b in fake.bodies} - {1}) == 400  # 1 is the probing request's
+    # Nothing is left to the server's defaults.
+    assert {"temperature", "top_p", "top_k", "min_p", "repetition_penalty"} <= set(fake.bodies[-1])
+
+
+TRANSIENT = ["500", "502", "429", "503", "hang", "close", "cut", "garbage", "no choices", "aborted", "no text", "list"]
+
+
+@pytest.mark.parametrize("fault", TRANSIENT)
+def test_faults_that_pass_lose_and_double_nothing(fault):
+    """The first request (the probing one) fails, and a third of the others (of those that hang, fewer)."""
+    every = 40 if fault == "hang" else 3
+
+    def faults(number):
+        return fault if number == 0 or derive_seed(0, fault, number) % every == 0 else None
+
+    fake = FakeServer(exact(), faults=faults)
+    _, samples = draw(fake, n=30)
+    check(samples, 30)
+    assert fake.seen[fault] >= 2
+    _, plain = draw(FakeServer(exact()), n=30)
+    by_key = {(s.problem_id, s.sample_index): s.token_ids for s in plain}
+    assert all(by_key[(s.problem_id, s.sample_index)] == s.token_ids for s in samples)
+
+
+def test_one_of_two_servers_is_down():
+    with serving(FakeServer(exact())) as up:
+        engine = client("http://127.0.0.1:9/v1", up)
+        engine.clients = engine.clients[::-1]
+        engine._probed = True  # the engine found out when both were up
+        check(list(engine.sample(asks(30, ("q=", "r=")), SamplingParams())), 30)
+
+
+LASTING = [
+    ("500", "failed 3 times in a row, last with status 500"),
+    ("401", "status 401.*LIMEN_API_KEY"),
+    ("second bos", "counts 3 tokens in a prompt that has 2"),
+    ("close", "failed 3 times in a row"),
+]
+
+
+@pytest.mark.parametrize(("fault", "message"), LASTING)
+def test_faults_that_stay_end_the_run_with_one_error(fault, message):
+    with pytest.raises(ModelError, match=message):
+        draw(FakeServer(exact(), faults=lambda number: fault), tries=3)
+
+
+def test_a_model_that_changes_between_calls_ends_the_run():
+    fake = FakeServer(exact(), faults=lambda number: "other model" if number > 20 else None)
+    with pytest.raises(ModelError, match="now answers as 'another' and did as 'm'"):
+        draw(fake)
+
+
+def test_what_breaks_in_the_middle_is_gone_on_with(tmp_path):
+    file = tmp_path / "p.jsonl"
+    file.write_text('{"id": "q", "problem": "q=", "answer": "ab"}\n{"id": "r", "problem": "r=", "answer": "b"}\n')
+    settings = SampleSettings.make(model="m", problems=str(file), n=40, template="plain", verifier="exact")
+    with (
+        serving(FakeServer(exact(), faults=lambda number: "500" if number > 25 else None)) as url,
+        pytest.raises(ModelError, match="in a row"),
+    ):
+        sample_run(settings, tmp_path / "run", client(url, tries=2), progress=False)
+    with serving(FakeServer(exact())) as url:
+        run = sample_run(settings, tmp_path / "run", client(url), progress=False)
+    assert 0 < run.info["last"]["samples"] < 80
+    assert run.table("rollouts").num_rows == len(run.keys("rollouts")) == 80
+    want = sample_run(settings, tmp_path / "other" / "run", exact(), progress=False)
+    # The server sees 31 bits of the seed, so compare counts of judged outcomes and not texts.
+    assert run.table("verdicts").num_rows == want.table("verdicts").num_rows == 80
+
+
+def test_a_server_of_text_only_gets_text_and_the_fact_is_known():
+    fake = FakeServer(exact(), kind="openai")
+    engine, samples = draw(fake)
+    check(samples)
+    assert not engine.capabilities.token_ids
+    assert {s.token_ids for s in samples} == {None}
+    assert {s.logprobs for s in samples} == {None}
+    assert fake.bodies[-1]["prompt"] in TABLE
+    assert "top_k" not in fake.bodies[-1]
+    with pytest.raises(ModelError, match="no top_k"):
+        draw(FakeServer(exact(), kind="openai"), params=SamplingParams(top_k=2))
+
+
+def test_a_server_that_takes_options_but_no_token_ids_as_prompt():
+    fake = FakeServer(exact(), kind="text")
+    engine, samples = draw(fake)
+    check(samples)
+    assert engine.dialect.extras == "vllm"
+    assert not engine.dialect.ids
+    assert engine.capabilities.token_ids
+
+
+def test_stop_strings_and_length():
+    params = SamplingParams(max_tokens=2, stop=("b",))
+    _, samples = draw(FakeServer(exact()), n=200, texts=("q=",), params=params)
+    reasons = {s.finish_reason for s in samples}
+    assert reasons == {"eos", "stop"}
+    assert all("b" not in s.text for s in samples)
+    _, samples = draw(FakeServer(exact()), n=50, texts=("q=",), params=SamplingParams(max_tokens=1))
+    assert {s.finish_reason for s in samples} == {"eos", "length"}
+
+
+def test_requests_on_their_way_adapt_to_the_server():
+    gate = Gate(4, 64)
+    for _ in range(200):
+        gate.good()
+    grown = gate.limit
+    gate.overloaded()
+    gate.overloaded()  # the same burst
+    assert 15 < grown < 64
+    assert gate.limit == grown / 2
+    fake = FakeServer(exact())
+    draw(fake, n=100, concurrency=3)
+    assert fake.most_busy <= 3
+
+
+def test_the_key_comes_from_the_environment(monkeypatch):
+    monkeypatch.setenv("LIMEN_API_KEY", "secret")
+    fake = FakeServer(exact())
+    draw(fake, n=2)
+    assert {b["key"] for b in fake.bodies} == {"Bearer secret"}
+
+
+def test_no_server_and_nonsense_are_refused():
+    with pytest.raises(ModelError, match="no server"):
+        HTTPEngine("m", [])
+    with pytest.raises(ModelError, match="must begin with http"):
+        HTTPEngine("m", ["localhost:8000"])
+    with pytest.raises(ModelError, match="cannot score"):
+        client("http://127.0.0.1:9/v1").score([ScoreRequest((1,), (2,))])
+    with pytest.raises(ModelError, match="failed 2 times"):
+        list(client("http://127.0.0.1:9/v1", tries=2).sample(asks(1), SamplingParams()))
+
+
+def test_breaking_off_leaves_no_threads():
+    with serving(FakeServer(exact())) as url:
+        samples = client(url).sample(asks(500), SamplingParams())
+        list(itertools.islice(samples, 5))
+        samples.close()
+    assert not [t for t in threading.enumerate() if t.name.startswith("limen-http")]
