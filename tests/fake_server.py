@@ -70,7 +70,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def respond(self, server, body, fault):
         refusal = server.refusal(body)
-        if fault in ("500", "429", "502", "503", "401"):
+        if fault == "no stop" and body.get("stop"):
+            self.send(500, {"error": "stop strings are broken"})
+        elif fault in ("500", "429", "502", "503", "401"):
             self.send(int(fault), {"error": "fault"}, {"Retry-After": "0.01"} if fault in ("429", "503") else {})
         elif fault == "hang":
             time.sleep(3.0)

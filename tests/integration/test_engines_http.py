@@ -97,7 +97,7 @@ def test_one_of_two_servers_is_down():
     with serving(FakeServer(exact())) as up:
         engine = client("http://127.0.0.1:9/v1", up)
         engine.clients = engine.clients[::-1]
-        engine._probed = True  # the engine found out when both were up
+        engine._probed.add((False, False))  # the engine found out when both were up
         check(list(engine.sample(asks(30, ("q=", "r=")), SamplingParams())), 30)
 
 
@@ -169,6 +169,18 @@ def test_stop_strings_and_length():
     assert all("b" not in s.text for s in samples)
     _, samples = draw(FakeServer(exact()), n=50, texts=("q=",), params=SamplingParams(max_tokens=1))
     assert {s.finish_reason for s in samples} == {"eos", "length"}
+
+
+def test_a_server_that_fails_on_stop_strings_is_not_sent_any():
+    fake = FakeServer(exact(), faults=lambda number: "no stop")
+    params = SamplingParams(stop=("b",))
+    engine, samples = draw(fake, n=100, texts=("q=",), params=params, tries=2)
+    assert not engine.dialect.stop
+    assert not any("b" in s.text for s in samples)
+    for s in samples:
+        assert s.finish_reason == ("eos" if s.token_ids[-1] == EOS else "stop")
+        assert len(s.token_ids) == len(s.logprobs)
+    assert {s.text for s in samples if s.finish_reason == "stop"} == {"a", ""}
 
 
 def test_requests_on_their_way_adapt_to_the_server():

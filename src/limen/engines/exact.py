@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limen.engines.protocol import Capabilities, Sample, SampleRequest, ScoreRequest
+from limen.engines.requests_check import check_params
 from limen.errors import ModelError
 from limen.types import FinishReason, SamplingParams
 
@@ -137,6 +138,10 @@ class ExactEngine:
 
     def sample(self, requests: Sequence[SampleRequest], params: SamplingParams) -> Iterator[Sample]:
         """Yield each response once. Draws by inverse CDF from (seed, position), as the transformers engine does."""
+        check_params(params)
+        return self._sample(requests, params)
+
+    def _sample(self, requests: Sequence[SampleRequest], params: SamplingParams) -> Iterator[Sample]:
         from limen.engines.draw import uniforms
 
         for request in requests:

@@ -13,6 +13,7 @@ import random
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -61,7 +62,7 @@ class HTTPEngine:
         self.dialect = Dialect(ids=tokenizer is not None and api == "completions")
         self.capabilities = Capabilities(token_ids=False, raw_logprobs=False, seeds=False, score=False)
         self._served: str | None = None
-        self._probed = False
+        self._probed: set[tuple[bool, bool]] = set()
         self._lock = threading.Lock()
 
     def sample(self, requests: Sequence[SampleRequest], params: SamplingParams) -> Iterator[Sample]:
@@ -199,8 +200,9 @@ class HTTPEngine:
                 )
 
     def _probe(self, prompt: Prompt, params: SamplingParams) -> None:
-        """Find out with small requests what the servers understand, and declare it. Once per engine."""
-        if self._probed:
+        """Find out with small requests what the servers understand, and declare it. Once per kind of request."""
+        kind = (bool(params.stop), bool(params.top_k))
+        if kind in self._probed:
             return
         small = SamplingParams(params.temperature, params.top_p, params.top_k, 2, params.stop)
         rng, stop = random.Random(0), threading.Event()
@@ -209,7 +211,7 @@ class HTTPEngine:
         ids = isinstance(choice.get("token_ids"), list)
         raw = self.dialect.logprobs and _logprobs(choice) is not None and ids
         self.capabilities = Capabilities(token_ids=ids, raw_logprobs=raw, seeds=self.dialect.seed, score=False)
-        self._probed = True
+        self._probed.add(kind)
         log.info("server dialect %s, %s", self.dialect, self.capabilities)
         if not ids:
             log.warning("the server returns text without token ids: responses are stored as text, and cannot be scored")
@@ -229,12 +231,18 @@ class HTTPEngine:
             return self._ask(client, prompt, small, 1)
 
         while True:
+            # A server that fails for good on stop strings must not cost all the patience there is.
+            tries = min(3, self.tries) if params.stop and self.dialect.stop else self.tries
             try:
-                choice: dict[str, Any] = with_retries(attempt, self.tries, stop, rng, self.first_wait)
+                choice: dict[str, Any] = with_retries(attempt, tries, stop, rng, self.first_wait)
             except Refused as error:
                 if error.status not in (400, 422):
                     raise
                 self.dialect = self.dialect.weaker(params, error.said)
+            except ModelError:
+                if not params.stop or not self.dialect.stop:
+                    raise
+                self.dialect = replace(self.dialect, stop=False)  # some servers fail on stop strings
             else:
                 return choice
 
@@ -245,11 +253,14 @@ class HTTPEngine:
             raise Retry("a choice without text")
         token_ids = tuple(int(t) for t in ids) if isinstance(ids, list) else None
         reason = self._reason(choice, params, token_ids)
+        ends = [at for s in params.stop if (at := text.find(s)) >= 0]
+        if ends and not self.dialect.stop:
+            reason, token_ids = "stop", self._cut_ids(token_ids, params)
+            text = text[: min(ends)]
         plain = params.temperature == 1 and params.top_p == 1 and params.top_k == 0
         values = _logprobs(choice) if token_ids is not None else None
-        if values is not None and len(values) != len(token_ids or ()):
-            values = None
-        ends = [at for s in params.stop if (at := text.find(s)) >= 0]
+        if values is not None:
+            values = values[: len(token_ids or ())] if len(values) >= len(token_ids or ()) else None
         return Sample(
             problem_id=request.prompt.problem_id,
             sample_index=request.sample_indices[i],
@@ -261,6 +272,16 @@ class HTTPEngine:
             log_q=sum(values) if values is not None and plain else None,
         )
 
+    def _cut_ids(self, token_ids: tuple[int, ...] | None, params: SamplingParams) -> tuple[int, ...] | None:
+        """The tokens up to the one that completes a stop string; None where no tokenizer can tell."""
+        if token_ids is None or self.tokenizer is None:
+            return None
+        for end in range(1, len(token_ids) + 1):
+            text = self.tokenizer.decode(list(token_ids[:end]), skip_special_tokens=True)
+            if any(s in text for s in params.stop):
+                return token_ids[:end]
+        return token_ids
+
     def _reason(
         self, choice: dict[str, Any], params: SamplingParams, token_ids: tuple[int, ...] | None
     ) -> FinishReason:
@@ -269,7 +290,7 @@ class HTTPEngine:
             return "length"
         if said != "stop":
             raise Retry(f"finish reason '{said}': the response was broken off")
-        if not params.stop:
+        if not params.stop or not self.dialect.stop:
             return "eos"
         if "stop_reason" in choice:
             return "stop" if isinstance(choice["stop_reason"], str) else "eos"

@@ -65,13 +65,14 @@ class Dialect:
 
     extras: `vllm` (sampling options, token ids and special tokens by name; SGLang takes them too), `transformers`
     (a whole generation config as one field), `openai` (nothing). ids: prompts may be lists of token ids.
-    logprobs, seed: those fields are taken.
+    logprobs, seed, stop: those fields are taken (without stop, responses are cut where they arrive).
     """
 
     extras: str = "vllm"
     ids: bool = True
     logprobs: bool = True
     seed: bool = True
+    stop: bool = True
 
     def body(self, params: SamplingParams, seed: int, chat: bool, eos_ids: tuple[int, ...] = ()) -> dict[str, Any]:
         """Fields of a request but for model and prompt. Every option is said: servers have defaults of their own."""
@@ -79,7 +80,7 @@ class Dialect:
         body |= {"top_p": params.top_p}
         if self.seed:
             body["seed"] = seed % 2**31
-        if params.stop:
+        if params.stop and self.stop:
             body["stop"] = list(params.stop)
         if self.logprobs:
             body |= {"logprobs": True} if chat else {"logprobs": 0 if self.extras == "vllm" else 1}
