@@ -25,6 +25,7 @@ _MUCH_LONGER = 2_000
 
 
 class AnswerVerifier(Verifier):
+    closed = True
     options_type: ClassVar[type[Options]] = AnswerOptions
     options: AnswerOptions
 

@@ -43,12 +43,14 @@ class Verifier:
 
     `extract` and `quick` run in the caller's process and must be bounded: linear in the text, no sympy. What
     `quick` leaves open (None) goes to `decide` in a worker process that is killed at the deadline. A verifier
-    whose judging changes gets a new `revision`. `preload`: modules that a worker will need.
+    whose judging changes gets a new `revision`. `preload`: modules that a worker will need. `closed`:
+    a worker needs neither network nor disk, and is shut off from both where the system allows it.
     """
 
     name: ClassVar[str]
     revision: ClassVar[int] = 1
     preload: ClassVar[tuple[str, ...]] = ()
+    closed: ClassVar[bool] = False
     options_type: ClassVar[type[Options]] = Options
 
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:

@@ -35,29 +35,32 @@ def _check(result: int, what: str) -> None:
 def isolate(folder: str, hide: list[str], program: bytes) -> None:
     """Everything read-only and without devices, but a small temporary file system at `folder`; no capabilities."""
     libc = ctypes.CDLL(None, use_errno=True)
-    attr = _MountAttr(_RDONLY | _NOSUID | _NODEV, 0, 0, 0)
-    size = ctypes.c_size_t(ctypes.sizeof(attr))
-    _check(libc.syscall(_MOUNT_SETATTR, _AT_FDCWD, b"/", _AT_RECURSIVE, ctypes.byref(attr), size), "read-only root")
+    _check(read_only_root(libc), "read-only root")
     for path in [folder, *hide]:
         data = b"size=64m,mode=700"
         _check(libc.mount(b"tmpfs", path.encode(), b"tmpfs", _MS_NOSUID_NODEV, data), f"tmpfs at {path}")
     with open(os.path.join(folder, "program.py"), "wb") as f:
         f.write(program)
-    _drop(libc)
+    _check(drop_capabilities(libc), "dropping capabilities")
 
 
-def _drop(libc: ctypes.CDLL) -> None:
-    """Give up all capabilities for good."""
-    _check(libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no new privileges")
+def read_only_root(libc: ctypes.CDLL) -> int:
+    """Make every mount of this namespace read-only and without devices; 0 if it worked."""
+    attr = _MountAttr(_RDONLY | _NOSUID | _NODEV, 0, 0, 0)
+    size = ctypes.c_size_t(ctypes.sizeof(attr))
+    return int(libc.syscall(_MOUNT_SETATTR, _AT_FDCWD, b"/", _AT_RECURSIVE, ctypes.byref(attr), size))
+
+
+def drop_capabilities(libc: ctypes.CDLL) -> int:
+    """Give up all capabilities for good; 0 if it worked."""
+    if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
+        return -1
     for capability in range(64):
         libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
     header = (ctypes.c_uint32 * 2)(0x20080522, 0)
     data = (ctypes.c_uint32 * 6)()
     number = _CAPSET.get(os.uname().machine)
-    if number is None:
-        _check(-1, f"dropping capabilities on {os.uname().machine}")
-    else:
-        _check(libc.syscall(number, ctypes.byref(header), ctypes.byref(data)), "dropping capabilities")
+    return -1 if number is None else int(libc.syscall(number, ctypes.byref(header), ctypes.byref(data)))
 
 
 def limit(seconds: int, memory: int, processes: int) -> None:

@@ -68,6 +68,10 @@ def main(control_fd: int, spec: dict[str, Any], memory_mb: int) -> None:
     except (ImportError, ValueError) as error:
         send(control, {"error": f"{type(error).__name__}: {error}"})
         return
+    if verifier.closed:
+        from limen.verify.isolation import close_up
+
+        close_up()
     gc.collect()
     gc.freeze()
     send(control, {"ready": os.getpid()})
