@@ -49,7 +49,7 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for the runs and the report.")] = Path("demo"),
     seed: Annotated[int, typer.Option(help="Seed of training and sampling.")] = 0,
     base: Annotated[str, typer.Option(help="`tiny`, or a folder that `limen lab train-base` made.")] = "tiny",
-    steps: Annotated[int, typer.Option(min=1, help="Optimizer steps of each method.")] = 150,
+    steps: Annotated[int, typer.Option(min=1, help="Optimizer steps of each method.")] = 200,
     n: Annotated[int, typer.Option("-n", min=1, help="Samples of each problem.")] = 256,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many of the 300 problems.")] = None,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
@@ -80,7 +80,7 @@ def demo_study(
     seeds: Annotated[str, typer.Option(help="Training seeds.")] = "0,1,2",
     base_seeds: Annotated[str, typer.Option(help="Seeds of the bases; 0 is the shipped one.")] = "0,1,2",
     jobs: Annotated[int, typer.Option(min=1, help="Demos at a time.")] = 1,
-    steps: Annotated[int, typer.Option(min=1)] = 150,
+    steps: Annotated[int, typer.Option(min=1)] = 200,
     n: Annotated[int, typer.Option("-n", min=1)] = 256,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
 ) -> None:

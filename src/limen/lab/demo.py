@@ -30,7 +30,7 @@ RECIPE: dict[str, Any] = {
     "template": "plain",
     "verifier": VERIFIER,
     "reward": "binary",
-    "optimiser": {"lr": 3e-4, "betas": (0.9, 0.99)},
+    "optimiser": {"lr": 9e-4, "betas": (0.9, 0.99), "schedule": "linear"},
     "prompts_per_step": 64,
     "group_size": 8,
     "max_new_tokens": MAX_TOKENS,
@@ -41,9 +41,9 @@ RECIPE: dict[str, Any] = {
 
 ALGORITHMS: dict[str, dict[str, Any]] = {
     "grpo": {"name": "grpo"},
-    "self": {"name": "self", "forward_kl_beta": 0.1, "kl_samples": 2},
+    "self": {"name": "self", "forward_kl_beta": 0.2, "kl_samples": 2},
 }
-"""SELF: 2 of 4 stored base responses for each of the 64 prompts of a step, weight 0.1 a token, no refill."""
+"""SELF: 2 of 4 stored base responses for each of the 64 prompts of a step, weight 0.2 a token, no refill."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class DemoSettings:
     out: Path
     seed: int = 0
     base: str = "tiny"
-    steps: int = 150
+    steps: int = 200
     n: int = 256
     limit: int | None = None
     methods: tuple[str, ...] = ("grpo", "self")

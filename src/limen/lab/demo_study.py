@@ -51,7 +51,7 @@ def run_study(
     seeds: Sequence[int] = (0, 1, 2),
     base_seeds: Sequence[int] = (0, 1, 2),
     jobs: int = 1,
-    steps: int = 150,
+    steps: int = 200,
     n: int = 256,
     device: str = "cpu",
 ) -> str:
