@@ -169,6 +169,23 @@ def test_every_algorithm_trains(tmp_path, algorithm):
     } <= set(lines[0])
 
 
+@pytest.mark.parametrize("loss_type", ["dapo", "grpo"])
+def test_rows_without_a_gradient_can_be_skipped(tmp_path, monkeypatch, loss_type):
+    """Five of sixteen rows have none (a group without spread, an unjudged response): the gradient is the same."""
+    model = tiny_model(3)
+    start = {k: v.clone() for k, v in model.state_dict().items()}
+    grads = []
+    for name, micro, accumulation in [("all", 16, 1), ("skip", 16, 1), ("cut", 4, 4)]:
+        model.load_state_dict(start)
+        model.zero_grad()
+        options = {"algorithm": "grpo", "loss_type": loss_type, "skip_inactive": name != "all"}
+        grads.append(gradient(tmp_path / name, model, micro, accumulation, monkeypatch, **options))
+    for other in grads[1:]:
+        torch.testing.assert_close(other, grads[0], rtol=1e-3, atol=2e-6)
+    logs = [json.loads((tmp_path / n / "limen" / "metrics.jsonl").read_text().splitlines()[0]) for n in ("all", "skip")]
+    assert logs[1]["tokens/forward"] == logs[0]["tokens/forward"] - 4 * 2 - 2
+
+
 def test_refill_screens_until_the_batch_is_full(tmp_path, monkeypatch):
     data = rows(64)
     made = trainer(tmp_path, tiny_model(), data, algorithm="self", refill=True, max_steps=2, base_n=1)

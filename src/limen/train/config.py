@@ -37,6 +37,7 @@ class SELFConfig(GRPOConfig):  # type: ignore[misc]
     w_reinforce_weight: float | None = field(default=None, metadata={"help": "Weight of correct responses."})
     pass_k: int | None = field(default=None, metadata={"help": "k of pass@k training."})
     denominator: str | None = field(default=None, metadata={"help": "active or all."})
+    skip_inactive: bool | None = field(default=None, metadata={"help": "No passes over rows without a gradient."})
     soft_gate: float | None = field(default=None, metadata={"help": "Exponent s of (1 - p)^s; 0: off."})
     overtraining_tau: float | None = field(default=None, metadata={"help": "Bound of the overtraining gate; 0: off."})
     overtraining_k: int | None = field(default=None, metadata={"help": "k of the overtraining gate."})
@@ -75,6 +76,8 @@ class SELFConfig(GRPOConfig):  # type: ignore[misc]
             )
         if algorithm.forward_kl_beta == 0 and self.base_responses and not algorithm.schedule:
             raise ConfigError("base_responses is given but forward_kl_beta is 0, so they would never be used")
+        if algorithm.skip_inactive and (self.beta or getattr(self, "entropy_coef", 0.0)):
+            raise ConfigError("skip_inactive: with TRL's beta or entropy_coef every row counts")
         if getattr(self, "use_liger_kernel", False):
             raise ConfigError("use_liger_kernel: its fused loss leaves out the extra terms; switch it off")
 

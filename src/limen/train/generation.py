@@ -188,7 +188,9 @@ def _finish(t: Any, parts: list[Part], nominal: int, tally: Tally) -> dict[str, 
         here = slice(t.accelerator.process_index * len(part.rows), (t.accelerator.process_index + 1) * len(part.rows))
         values = a_PG.flatten()[here].to(part.out["advantages"])
         out = {**part.out, "advantages": values}
-        outs.append(batches.take(out, keep_N[here]) if a.dynamic_sampling else out)
+        if a.skip_inactive:
+            keep_N = keep_N & counted_N
+        outs.append(batches.take(out, keep_N[here]) if a.dynamic_sampling or a.skip_inactive else out)
     out = batches.join(outs, t.pad_id)
     if not len(out["completion_ids"]):
         out = {**batches.blank_rows(parts[0].out, 1), "num_items_in_batch": out["num_items_in_batch"]}

@@ -31,6 +31,7 @@ class AlgorithmSettings(Settings):
     w_reinforce_weight: Weight | None = None
     pass_k: Count | None = None
     denominator: Literal["active", "all"] | None = None
+    skip_inactive: bool | None = None
     soft_gate: Weight | None = None
     overtraining_tau: Weight | None = None
     overtraining_k: Count | None = None

@@ -31,6 +31,9 @@ class Algorithm:
     pass_k: int = 4
     denominator: Literal["active", "all"] = "active"
     """"active": groups without spread are left out of the loss's denominator too; "all": they count in it."""
+    skip_inactive: bool = False
+    """Leave rows without a gradient out of the forward and backward passes. Same gradient, less work; TRL's `entropy`
+    and clip metrics are then those of the rows that are left."""
     soft_gate: float = 0.0
     overtraining_tau: float = 0.0
     overtraining_k: int = 4
@@ -79,6 +82,8 @@ def _check(a: Algorithm) -> None:
         raise ConfigError("refill: true needs a selector that leaves prompts out (selector: greedy_wrong)")
     if a.refill and a.dynamic_sampling:
         raise ConfigError("refill and dynamic_sampling both fill the batch: switch one of them off")
+    if a.skip_inactive and (a.denominator == "all" or a.reverse_kl_beta > 0 or a.entropy_bonus > 0):
+        raise ConfigError("skip_inactive: with denominator all, a reverse KL or an entropy bonus every row counts")
     if a.pass_k < 1 or a.overtraining_k < 1 or a.refill_limit < 1:
         raise ConfigError("pass_k, overtraining_k and refill_limit must be at least 1")
     for i, phase in enumerate(a.schedule):
