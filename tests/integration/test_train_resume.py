@@ -15,7 +15,8 @@ import yaml
 from limen.errors import ConfigError
 from limen.store import Run
 from limen.train import TrainSettings, train
-from limen.train.settings import load_settings
+from limen.train.run import open_run
+from limen.train.settings import OptimiserSettings, load_settings
 
 SRC = Path(__file__).resolve().parents[2] / "src"
 SMALL = {
@@ -131,5 +132,11 @@ def test_what_a_folder_holds_decides(tmp_path):
         train(settings, resume=False)
     with pytest.raises(ConfigError, match="group_size was 4, is 2"):
         train(settings.model_copy(update={"group_size": 2}))
+    decaying = settings.model_copy(
+        update={"optimiser": OptimiserSettings(schedule="linear"), "out": str(tmp_path / "decay")}
+    )
+    open_run(decaying, None)
+    with pytest.raises(ConfigError, match="steps was 2, is 4"):
+        open_run(decaying.model_copy(update={"steps": 4}), None)
     longer = train(settings.model_copy(update={"steps": 4}))
     assert [x["step"] for x in metrics(longer.path)] == [1, 2, 3, 4]

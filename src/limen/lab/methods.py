@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from limen.errors import ConfigError
+from limen.lab.demo import ALGORITHMS as DEMO
 from limen.lab.policies import (
     Study,
     answer_entropy,
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 METHODS: dict[str, dict[str, Any]] = {
     "grpo": {"name": "grpo"},
     "greedy_filter": {"name": "greedy_filter"},
-    "self": {"name": "self", "forward_kl_beta": 0.1},
-    "forward_kl": {"name": "forward_kl", "forward_kl_beta": 0.1},
+    "self": DEMO["self"],
+    "forward_kl": {**DEMO["self"], "name": "forward_kl"},
     "w_reinforce": {"name": "w_reinforce"},
     "dapo": {"name": "dapo"},
     "pass_k": {"name": "pass_k", "pass_k": 4},

@@ -25,7 +25,7 @@ class Study:
     """Where a study lies and what all its runs share. `n` samples of each held-out problem, `limit` of the problems."""
 
     out: Path
-    steps: int = 150
+    steps: int = 200
     n: int = 256
     base: str = "tiny"
     device: str | None = "cpu"

@@ -23,7 +23,7 @@ Progress = Callable[[int, int, Mapping[str, float]], None]
 """Called after each step with (step, steps, metrics)."""
 
 FREE = ("steps", "out", "name", "trackers", "keep_checkpoints", "verifier_workers", "verifier_deadline")
-"""Settings that may differ when a run is gone on with."""
+"""Settings that may differ when a run is gone on with; `steps` only where the step size does not depend on it."""
 
 
 def train(settings: TrainSettings, resume: bool | None = None, progress: Progress | None = None) -> Run:
@@ -103,7 +103,8 @@ def open_run(settings: TrainSettings, resume: bool | None) -> tuple[Run, Path | 
             f"{path} holds a run of kind '{run.info.get('kind')}', not a training run: choose another out"
         )
     before = run.settings
-    changed = sorted(k for k in values if k not in FREE and before.get(k) != values[k])
+    free = FREE if settings.optimiser.schedule.startswith("constant") else tuple(k for k in FREE if k != "steps")
+    changed = sorted(k for k in values if k not in free and before.get(k) != values[k])
     if changed:
         details = "; ".join(f"{k} was {before.get(k)!r}, is {values[k]!r}" for k in changed)
         raise ConfigError(f"{path} holds a run with other settings ({details}): choose another out, or take those")
