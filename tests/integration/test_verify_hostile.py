@@ -88,7 +88,7 @@ def test_each_is_judged_or_given_up_within_its_deadline(pool, name):
     verdict = pool.judge("12345678", HOSTILE[name])
     assert verdict.outcome in ("wrong", "no_answer", "unjudged"), verdict
     assert verdict.rule in ("timeout", "memory", "crash", "too large") or verdict.outcome != "unjudged"
-    assert time.monotonic() - start < DEADLINE + 5.0
+    assert time.monotonic() - start < 4 * DEADLINE + 5.0
     assert len(verdict.answer) <= 2000
 
 
@@ -100,7 +100,7 @@ def test_as_gold_answers_they_do_no_harm_either(pool):
     start = time.monotonic()
     verdicts = pool.judge_many([JudgeItem(g, "\\boxed{3}") for g in golds])
     assert all(not v.correct for v in verdicts)
-    assert time.monotonic() - start < len(golds) * (DEADLINE + 5.0)
+    assert time.monotonic() - start < len(golds) * (4 * DEADLINE + 5.0)
 
 
 def test_good_answers_among_bad_ones_are_judged(pool):

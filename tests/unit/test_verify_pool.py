@@ -117,3 +117,22 @@ def test_equal_pairs_are_judged_once(pool):
     assert {v.rule for v in pool.judge_many(items)} == {"timeout"}
     assert {v.rule for v in pool.judge_many(items)} == {"timeout"}
     assert time.monotonic() - start < 8.0  # one deadline of 1 s, not sixteen
+
+
+def test_a_worker_that_gets_no_processor_is_given_more_time(tmp_path, monkeypatch):
+    """Stopping and continuing a process is not what load looks like, so the clock of the other is set instead."""
+    from limen.verify import processes
+
+    (tmp_path / "slow_verifier.py").write_text(
+        "import time\ndef slow(gold, response, metadata):\n"
+        "    end = time.monotonic() + float(response)\n    while time.monotonic() < end: pass\n    return True\n"
+        "def sleeps(gold, response, metadata):\n    time.sleep(float(response))\n    return True\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(processes, "_processor_seconds", lambda pid: (0.0, True))
+    with VerifierPool("slow_verifier:slow", workers=1, deadline=1.0) as pool:
+        assert [pool.judge("", t).outcome for t in ("1.5", "30")] == ["correct", "unjudged"]
+    monkeypatch.undo()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with VerifierPool("slow_verifier:sleeps", workers=1, deadline=1.0) as pool:
+        assert pool.judge("", "2.5").rule == "timeout"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from limen.verify.zygote import pack, receive
 _BOOT = "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from limen.verify.zygote import main; main(int(sys.argv[2]), json.loads(sys.argv[3]), int(sys.argv[4]))"  # noqa: E501
 _START_SECONDS = 120.0
 _RECYCLE_AFTER = 2000
+_PATIENCE = 4
 
 
 class Zygote:
@@ -112,6 +114,7 @@ class Worker:
             try:
                 self._sock.sendall(b"".join(pack(job) for job in jobs[len(replies) :]))
                 while len(replies) < len(jobs):
+                    self._wait(self._sock)
                     reply = receive(self._sock)
                     replies.append(reply)
                     self._used += 1
@@ -126,8 +129,32 @@ class Worker:
                 self.discard()
         return replies
 
+    def _wait(self, sock: socket.socket) -> None:
+        """Until a reply is there. Raises `TimeoutError` after the deadline, or, where the machine is so loaded that
+        the worker wants to run and was given less than half of that time, after four times the deadline at most."""
+        poll = select.poll()
+        poll.register(sock, select.POLLIN)
+        before = _processor_seconds(self._pid)[0]
+        for _ in range(_PATIENCE):
+            if poll.poll(self._deadline * 1000):
+                return
+            used, wants_to_run = _processor_seconds(self._pid)
+            if not wants_to_run or used - before > self._deadline / 2:
+                break
+        raise TimeoutError
+
     def discard(self) -> None:
         if self._sock is not None:
             self._sock.close()
             self._sock = None
             self._zygote.kill(self._pid)
+
+
+def _processor_seconds(pid: int) -> tuple[float, bool]:
+    """Processor time that a process has had, and whether it is running or waiting for a processor."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as f:
+            fields = f.read().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"), fields[0] == "R"
+    except (OSError, IndexError, ValueError):
+        return 0.0, False

@@ -23,7 +23,8 @@ class PythonOptions(Options):
     sandbox: Literal["auto", "bwrap", "unshare", "off"] = "auto"
     """"off" runs a model's programs with this user's rights: never on a machine that matters."""
     seconds: float = Field(2.0, gt=0)
-    """For one run of the program; a program that takes longer fails its test. Keep the sum below the deadline."""
+    """Processor time of one run of the program (and half of its wall-clock time); one that takes longer fails its
+    test. Keep twice the sum over the tests below the deadline."""
     memory_mb: int = Field(512, ge=64)
     tolerance: float = 1e-9
     """Relative, for numbers that a call returns."""

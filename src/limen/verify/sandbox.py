@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import secrets
 import shutil
@@ -31,6 +32,8 @@ _INIT = Path(__file__).with_name("sandbox_init.py")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
+    """`seconds` of processor time, and twice as many of wall-clock time."""
+
     seconds: float = 4.0
     memory_mb: int = 512
     processes: int = 16
@@ -58,7 +61,7 @@ def run_program(program: str, stdin: bytes, kind: Kind, limits: Limits) -> Finis
             env={"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "PYTHONHASHSEED": "0"},
             start_new_session=True,
         )
-        return _wait(process, stdin, limits.seconds)
+        return _wait(process, stdin, 2 * limits.seconds)
 
 
 def _wait(process: subprocess.Popen[bytes], stdin: bytes, seconds: float) -> Finished:
@@ -92,6 +95,8 @@ def _wait(process: subprocess.Popen[bytes], stdin: bytes, seconds: float) -> Fin
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+    if status in (-signal.SIGXCPU, 128 + signal.SIGXCPU):
+        status = None
     for thread in threads:
         thread.join(2.0)
     return Finished(status, outputs.get("out", b""), outputs.get("err", b""))
@@ -101,7 +106,7 @@ def _command(kind: Kind, folder: str, limits: Limits) -> list[str]:
     settings = {
         "folder": folder,
         "isolate": kind == "unshare",
-        "seconds": int(limits.seconds) + 1,
+        "seconds": math.ceil(limits.seconds),
         "memory": limits.memory_mb << 20,
         "processes": limits.processes,
         "hide": _hidden(),
