@@ -59,6 +59,8 @@ class SampleSettings(Settings):
     verify_workers: int | None = Field(None, ge=1, description="processes that judge")
     verify_deadline: float = Field(5.0, gt=0, description="seconds for one answer")
     flush_seconds: float = Field(20.0, gt=0, description="most seconds of work that a kill can lose once finished")
+    share: bool = Field(False, description="several processes fill one run folder, under leases")
+    lease_seconds: float = Field(60.0, gt=0, description="without a sign of life, after which a lease is taken over")
     keep_bad_golds: bool = Field(False, description="sample also problems whose gold answer fails its own verifier")
 
     @field_validator("stop")
@@ -104,6 +106,8 @@ SPEED = frozenset(
         "url",
         "concurrency",
         "timeout",
+        "share",
+        "lease_seconds",
     }
 )
 

@@ -55,6 +55,9 @@ def sample(
     device: Annotated[str | None, typer.Option(rich_help_panel=_RUN, help="cpu, cuda, cuda:1.")] = None,
     dtype: Annotated[str | None, typer.Option(rich_help_panel=_RUN, help="float32, bfloat16, float16.")] = None,
     batch_size: Annotated[int | None, typer.Option(rich_help_panel=_RUN, help="Rows; found from memory.")] = None,
+    share: Annotated[
+        bool, typer.Option("--share", rich_help_panel=_RUN, help="One of several processes that fill this folder.")
+    ] = False,
     verify_workers: Annotated[int | None, typer.Option(rich_help_panel=_RUN, help="Processes that judge.")] = None,
     keep_bad_golds: Annotated[
         bool, typer.Option("--keep-bad-golds", rich_help_panel=_RUN, help="Sample also where the gold fails.")
@@ -100,6 +103,7 @@ def sample(
         device=device,
         batch_size=batch_size,
         verify_workers=verify_workers,
+        share=share,
         keep_bad_golds=keep_bad_golds,
     )
     run = sample_run(settings, out, progress=not quiet)

@@ -113,7 +113,7 @@ class Scorer:
                     mask_BT = torch.cat([prefix.mask_BT[prompt_B], ones], dim=1)
                 elif mask_BT is not None:
                     mask_BT = torch.nn.functional.pad(mask_BT, (width, 0), value=1)
-                cache = rows_of(prefix.cache, prompt_B)
+                cache = rows_of(prefix.cache, prompt_B, ids_BT.shape[1])
                 rest_BTH = self.runner.hidden(ids_BT, mask_BT, positions_BT, cache)
                 hidden_BTH = torch.cat([hidden_BTH, rest_BTH], dim=1)
             yield from self._project(hidden_BTH, [row for row, _ in batch], [0] * len(batch))

@@ -10,7 +10,7 @@ import queue
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Self
@@ -28,12 +28,20 @@ WAITING = 20_000
 class Recorder:
     """Context manager: `add` rollouts from one thread; leaving it waits for the verdicts and writes all.
 
-    pool: None stores without judging. `outcomes` counts verdicts, `truncated` responses that reached max_tokens.
+    pool: None stores without judging. guard: called before every write; what it raises ends the recording.
+    `outcomes` counts verdicts, `truncated` responses that reached max_tokens.
     Leaving by an exception writes what is finished and leaves the rest of the judging to the next start.
     """
 
-    def __init__(self, run: Run, problems: Mapping[str, Problem], pool: VerifierPool | None, seconds: float) -> None:
-        self.problems, self.pool, self.seconds = problems, pool, seconds
+    def __init__(
+        self,
+        run: Run,
+        problems: Mapping[str, Problem],
+        pool: VerifierPool | None,
+        seconds: float,
+        guard: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.problems, self.pool, self.seconds, self.guard = problems, pool, seconds, guard
         self.outcomes: Counter[str] = Counter()
         self.truncated = 0
         self._rollouts = run.writer("rollouts", seconds=float("inf"))
@@ -68,6 +76,7 @@ class Recorder:
         """Make durable what is finished: rollouts first, then the verdicts on them."""
         with self._lock:
             self._flushed = time.monotonic()
+            self.guard()
             self._rollouts.flush()
             while self._judged:
                 self._verdicts.append(verdict_row(*self._judged[-1]))

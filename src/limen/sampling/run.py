@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import logging
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-import pyarrow.dataset as ds
-
 from limen.config import EXTENT, SPEED, SampleSettings, differences
-from limen.engines.protocol import Engine, Sample, SampleRequest
-from limen.errors import ConfigError, ModelError, StoreError
+from limen.engines.protocol import Engine
+from limen.errors import ConfigError, StoreError
 from limen.problems import load_problems
 from limen.problems.prompt import render
-from limen.progress import Meter
-from limen.sampling.alarm import RepeatAlarm
 from limen.sampling.engine import find_tokenizer, make_engine, make_template
+from limen.sampling.fill import Filling
 from limen.sampling.golds import auto_verifier, check_golds
-from limen.sampling.recorder import Recorder
 from limen.store import Run
-from limen.types import Problem, Prompt, Rollout, SamplingParams, derive_seed
+from limen.types import Problem, Prompt
 from limen.verify import VerifierPool
-
-log = logging.getLogger(__name__)
 
 
 def sample_run(settings: SampleSettings, out: str | Path, engine: Engine | None = None, progress: bool = True) -> Run:
@@ -47,74 +39,15 @@ def sample_run(settings: SampleSettings, out: str | Path, engine: Engine | None 
         template = make_template(settings)
         prompts = render(problems, find_tokenizer(settings, engine), template)
         run = _open(settings, Path(out), problems, prompts)
-        with _sole_writer(run):
+        with _lock(run, settings.share):
             engine = engine or make_engine(settings)
             params = settings.params(template.stop)
             run.info["engine"] = engine.name
             run.info["verifier"] = None if pool is None else pool.version
             run.save()
-            _fill(run, settings, problems, prompts, engine, params, pool, progress)
+            Filling(run, settings, prompts, engine, params, pool, progress).fill()
             run.finish()
     return run
-
-
-def _fill(
-    run: Run,
-    settings: SampleSettings,
-    problems: Sequence[Problem],
-    prompts: Sequence[Prompt],
-    engine: Engine,
-    params: SamplingParams,
-    pool: VerifierPool | None,
-    progress: bool,
-) -> None:
-    """Judge what an earlier start left unjudged, then sample what is missing."""
-    policy, step = settings.policy_name, settings.step
-    mine = (ds.field("policy") == policy) & (ds.field("step") == step)
-    stored = {(pid, i) for pid, _, _, i in run.keys("rollouts", mine)}
-    requests = _requests(run, settings, prompts, stored)
-    _check_context(requests, params, engine)
-    total = settings.n * len(problems)
-    missing = sum(len(r.sample_indices) for r in requests)
-    by_id = {p.id: p for p in run.problems()}
-    prompt_of = {p.problem_id: p for p in prompts}
-    alarm, drawn = RepeatAlarm(), Counter[str]()
-    with Recorder(run, by_id, pool, settings.flush_seconds) as recorder:
-        if pool is not None:
-            for rollout in _unjudged(run, mine, pool.version, stored):
-                recorder.add(rollout, stored=True)
-        with Meter(f"sampling {run.name}", total, total - missing, progress) as meter:
-            for sample in engine.sample(requests, params):
-                recorder.add(_rollout(sample, prompt_of[sample.problem_id], policy, step, params, engine.name))
-                drawn[sample.problem_id] += 1
-                if sample.token_ids is not None and params.temperature > 0:
-                    alarm.add(sample.problem_id, sample.token_ids, sample.log_q)
-                meter.advance(1, len(sample.token_ids or ()), _note(recorder))
-    run.info["last"] = {
-        "samples": sum(drawn.values()),
-        "tokens": meter.tokens,
-        "seconds": round(meter.seconds, 3),
-        "tokens_per_second": round(meter.tokens_per_second, 1),
-    }
-    message = alarm.message(drawn)
-    if message is not None:
-        run.info.setdefault("alarms", []).append(message)
-        log.warning("%s: %s", run.name, message)
-
-
-def _requests(
-    run: Run, settings: SampleSettings, prompts: Sequence[Prompt], stored: set[tuple[str, int]]
-) -> list[SampleRequest]:
-    """What is missing, each with its own seed: hash of (seed, run, policy, step, problem, sample)."""
-    requests = []
-    for prompt in prompts:
-        pid = prompt.problem_id
-        indices = tuple(i for i in range(settings.n) if (pid, i) not in stored)
-        who = (run.name, settings.policy_name, settings.step, pid)
-        seeds = tuple(derive_seed(settings.seed, *who, i) for i in indices)
-        if indices:
-            requests.append(SampleRequest(prompt, indices, seeds))
-    return requests
 
 
 def _open(settings: SampleSettings, out: Path, problems: Sequence[Problem], prompts: Sequence[Prompt]) -> Run:
@@ -165,62 +98,21 @@ def _merge(
     return [*old.values(), *(p for p, _ in extra)], [*(old_prompts[i] for i in old), *(q for _, q in extra)]
 
 
-def _unjudged(run: Run, mine: ds.Expression, version: str, stored: set[tuple[str, int]]) -> Iterator[Rollout]:
-    judged = {(pid, i) for pid, _, _, i in run.keys("verdicts", mine & (ds.field("verifier") == version))}
-    if stored - judged:
-        for rollout in run.rollouts(mine):
-            if (rollout.problem_id, rollout.sample_index) not in judged:
-                yield rollout
-
-
-def _check_context(requests: Sequence[SampleRequest], params: SamplingParams, engine: Engine) -> None:
-    context: int | None = getattr(engine, "context", None)
-    if context is None:
-        return
-    long = [r.prompt for r in requests if len(r.prompt.token_ids) + params.max_tokens > context]
-    if long:
-        shown = ", ".join(f"{p.problem_id} ({len(p.token_ids)} tokens)" for p in long[:5])
-        raise ModelError(
-            f"{len(long)} prompts do not fit the model's context of {context} tokens together with max_tokens "
-            f"{params.max_tokens}: {shown}{', ...' if len(long) > 5 else ''}. Lower max_tokens, or leave them out"
-        )
-
-
-def _rollout(sample: Sample, prompt: Prompt, policy: str, step: int, params: SamplingParams, engine: str) -> Rollout:
-    return Rollout(
-        problem_id=sample.problem_id,
-        policy=policy,
-        step=step,
-        sample_index=sample.sample_index,
-        seed=sample.seed,
-        token_ids=sample.token_ids,
-        text=sample.text,
-        finish_reason=sample.finish_reason,
-        prompt_hash=prompt.hash,
-        n_prompt_tokens=len(prompt.token_ids),
-        params=params,
-        engine=engine,
-        logprobs=sample.logprobs,
-    )
-
-
-def _note(recorder: Recorder) -> str:
-    judged = sum(recorder.outcomes.values())
-    return f"correct {recorder.outcomes['correct'] / judged:.0%}" if judged else ""
-
-
 def _pool(verifier: Any, settings: SampleSettings) -> VerifierPool:
     return VerifierPool(verifier, workers=settings.verify_workers, deadline=settings.verify_deadline)
 
 
 @contextmanager
-def _sole_writer(run: Run) -> Iterator[None]:
-    """Hold the folder's lock; the system lets go of it however this process ends."""
+def _lock(run: Run, share: bool) -> Iterator[None]:
+    """Hold the folder's lock, alone or with others that share; the system lets go of it however this process ends."""
     import fcntl
 
     with (run.path / ".lock").open("w") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, (fcntl.LOCK_SH if share else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise StoreError(f"{run.path}: another process is sampling into this folder: wait for it") from error
+            raise StoreError(
+                f"{run.path}: another process is sampling into this folder: wait for it, or start all of them with "
+                "--share"
+            ) from error
         yield

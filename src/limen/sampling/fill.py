@@ -1,0 +1,163 @@
+"""Filling a run folder with the samples that are missing, alone or beside other processes."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+import pyarrow.dataset as ds
+
+from limen.config import SampleSettings
+from limen.engines.protocol import Engine, Sample, SampleRequest
+from limen.errors import ModelError
+from limen.progress import Meter
+from limen.sampling.alarm import RepeatAlarm
+from limen.sampling.leases import LeaseLost, Leases
+from limen.sampling.recorder import Recorder
+from limen.store import Run
+from limen.types import Prompt, Rollout, SamplingParams, content_hash, derive_seed
+from limen.verify import VerifierPool
+
+log = logging.getLogger(__name__)
+
+UNIT_SAMPLES = 512
+"""About so many samples make a unit that one of several processes leases at a time."""
+
+
+class Filling:
+    """One call of `sample_run` on an open run: what is missing, drawn, judged and written."""
+
+    def __init__(
+        self,
+        run: Run,
+        settings: SampleSettings,
+        prompts: Sequence[Prompt],
+        engine: Engine,
+        params: SamplingParams,
+        pool: VerifierPool | None,
+        progress: bool,
+    ) -> None:
+        self.run, self.settings, self.prompts = run, settings, prompts
+        self.engine, self.params, self.pool = engine, params, pool
+        self.policy, self.step = settings.policy_name, settings.step
+        self.mine = (ds.field("policy") == self.policy) & (ds.field("step") == self.step)
+        self.problems = {p.id: p for p in run.problems()}
+        self.alarm, self.drawn = RepeatAlarm(), Counter[str]()
+        stored = self._stored()
+        total = settings.n * len(prompts)
+        missing = self._requests(prompts, stored)
+        _check_context(missing, params, engine)
+        done = total - sum(len(r.sample_indices) for r in missing)
+        self.meter = Meter(f"sampling {run.name}", total, done, progress)
+
+    def fill(self) -> None:
+        """Judge what an earlier start left unjudged, and sample what is missing."""
+        with self.meter:
+            if self.settings.share:
+                self._shared()
+            else:
+                self._unit(self.prompts, self._recorder())
+        self.run.info["last"] = {
+            "samples": sum(self.drawn.values()),
+            "tokens": self.meter.tokens,
+            "seconds": round(self.meter.seconds, 3),
+            "tokens_per_second": round(self.meter.tokens_per_second, 1),
+        }
+        message = self.alarm.message(self.drawn)
+        if message is not None:
+            self.run.info.setdefault("alarms", []).append(message)
+            log.warning("%s: %s", self.run.name, message)
+
+    def _recorder(self, guard: Callable[[], None] = lambda: None) -> Recorder:
+        return Recorder(self.run, self.problems, self.pool, self.settings.flush_seconds, guard)
+
+    def _shared(self) -> None:
+        """Unit by unit under leases; each looks anew at what is stored, because others write too."""
+        leases = Leases(self.run.path, self.settings.lease_seconds)
+        units = self._units()
+        for unit in leases.work(list(units)):
+            try:
+                self._unit(units[unit], self._recorder(functools.partial(leases.check, unit)))
+            except LeaseLost as error:
+                log.warning("%s", error)
+
+    def _units(self) -> dict[str, list[Prompt]]:
+        """Problems in groups of about `UNIT_SAMPLES` samples, the same in every process that has the same problems."""
+        size = max(1, UNIT_SAMPLES // self.settings.n)
+        groups = [list(self.prompts[i : i + size]) for i in range(0, len(self.prompts), size)]
+        return {content_hash([p.problem_id for p in group]): group for group in groups}
+
+    def _unit(self, prompts: Sequence[Prompt], recorder: Recorder) -> None:
+        stored = self._stored()
+        requests = self._requests(prompts, stored)
+        prompt_of = {p.problem_id: p for p in prompts}
+        with recorder:
+            if self.pool is not None:
+                for rollout in self._unjudged(prompt_of, stored, self.pool.version):
+                    recorder.add(rollout, stored=True)
+            for sample in self.engine.sample(requests, self.params):
+                recorder.add(self._rollout(sample, prompt_of[sample.problem_id]))
+                self.drawn[sample.problem_id] += 1
+                if sample.token_ids is not None and self.params.temperature > 0:
+                    self.alarm.add(sample.problem_id, sample.token_ids, sample.log_q)
+                self.meter.advance(1, len(sample.token_ids or ()), _note(recorder))
+
+    def _stored(self) -> set[tuple[str, int]]:
+        return {(pid, i) for pid, _, _, i in self.run.keys("rollouts", self.mine)}
+
+    def _requests(self, prompts: Sequence[Prompt], stored: set[tuple[str, int]]) -> list[SampleRequest]:
+        """What is missing, each with its own seed: hash of (seed, run, policy, step, problem, sample)."""
+        requests = []
+        for prompt in prompts:
+            pid = prompt.problem_id
+            indices = tuple(i for i in range(self.settings.n) if (pid, i) not in stored)
+            who = (self.run.name, self.policy, self.step, pid)
+            seeds = tuple(derive_seed(self.settings.seed, *who, i) for i in indices)
+            if indices:
+                requests.append(SampleRequest(prompt, indices, seeds))
+        return requests
+
+    def _unjudged(self, prompt_of: dict[str, Prompt], stored: set[tuple[str, int]], version: str) -> Iterator[Rollout]:
+        judged = {(p, i) for p, _, _, i in self.run.keys("verdicts", self.mine & (ds.field("verifier") == version))}
+        waiting = {key for key in stored - judged if key[0] in prompt_of}
+        if waiting:
+            for rollout in self.run.rollouts(self.mine):
+                if (rollout.problem_id, rollout.sample_index) in waiting:
+                    yield rollout
+
+    def _rollout(self, sample: Sample, prompt: Prompt) -> Rollout:
+        return Rollout(
+            problem_id=sample.problem_id,
+            policy=self.policy,
+            step=self.step,
+            sample_index=sample.sample_index,
+            seed=sample.seed,
+            token_ids=sample.token_ids,
+            text=sample.text,
+            finish_reason=sample.finish_reason,
+            prompt_hash=prompt.hash,
+            n_prompt_tokens=len(prompt.token_ids),
+            params=self.params,
+            engine=self.engine.name,
+            logprobs=sample.logprobs,
+        )
+
+
+def _check_context(requests: Sequence[SampleRequest], params: SamplingParams, engine: Engine) -> None:
+    context: int | None = getattr(engine, "context", None)
+    if context is None:
+        return
+    long = [r.prompt for r in requests if len(r.prompt.token_ids) + params.max_tokens > context]
+    if long:
+        shown = ", ".join(f"{p.problem_id} ({len(p.token_ids)} tokens)" for p in long[:5])
+        raise ModelError(
+            f"{len(long)} prompts do not fit the model's context of {context} tokens together with max_tokens "
+            f"{params.max_tokens}: {shown}{', ...' if len(long) > 5 else ''}. Lower max_tokens, or leave them out"
+        )
+
+
+def _note(recorder: Recorder) -> str:
+    judged = sum(recorder.outcomes.values())
+    return f"correct {recorder.outcomes['correct'] / judged:.0%}" if judged else ""
