@@ -12,6 +12,8 @@ from limen.errors import DataError
 
 if TYPE_CHECKING:
     from limen.measure import CountTable
+    from limen.store.importers import Imported
+    from limen.types import Problem
 
 Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON instead of tables.")]
 Ks = Annotated[str, typer.Option("--k", help="Budgets, such as 1,8,64. Default: powers of two up to the smallest n.")]
@@ -42,6 +44,7 @@ def register(app: typer.Typer) -> None:
     app.command()(describe)
     app.command()(series)
     app.command()(plan)
+    app.command(name="import")(import_)
 
 
 def passk(
@@ -180,6 +183,87 @@ def plan(
         show.print_json(found.to_json())
     else:
         show.print_plan(found)
+
+
+def import_(
+    format: Annotated[
+        str, typer.Argument(help="lm-eval, lighteval, inspect, trl, verl, openai-batch, jsonl or counts.")
+    ],
+    paths: Annotated[list[Path], typer.Argument(help="Files of the log, or folders that hold them.")],
+    out: Annotated[Path, typer.Option(help="New run folder (for counts: the new count file).")],
+    name: Annotated[str | None, typer.Option(help="Name of the policy, where the log gives none.")] = None,
+    problems: Annotated[str | None, typer.Option(help="Problems with their answers, where the log lacks them.")] = None,
+    field: Annotated[list[str] | None, typer.Option(help="OUR_NAME=NAME_IN_LOG, such as response=output.")] = None,
+    metric: Annotated[str | None, typer.Option(help="Which score or reward tells right from wrong.")] = None,
+    threshold: Annotated[float, typer.Option(help="Smallest score that is correct.")] = 1.0,
+    id_pattern: Annotated[
+        str | None, typer.Option(help="Takes a request id apart: '(?P<problem>.+)-(?P<sample>[0-9]+)'.")
+    ] = None,
+    grade: Annotated[
+        str, typer.Option(help="auto: the log's grades if it graded every sample, else math; none; or a verifier.")
+    ] = "auto",
+    json: Json = False,
+) -> None:
+    """Turn somebody's log into a run folder (or count file) that every other command measures."""
+    from limen.measure import show
+    from limen.store.importers import Options, import_counts, import_log
+
+    fields = _pairs(field or [])
+    if format == "counts":
+        if len(paths) != 1:
+            raise DataError(f"counts come from one file, got {len(paths)}")
+        found: dict[str, object] = {"file": str(out), "lines": import_counts(paths[0], out, fields)}
+        show.print_json(found) if json else typer.echo(f"{found['lines']} counts -> {out}; next: limen passk {out}")
+        return
+    given = {p.id: p for p in _problems(problems)} if problems else {}
+    options = Options(fields, threshold, metric, given, id_pattern)
+    done = import_log(format, list(paths), out, name=name, options=options, keep_grades=grade == "auto")
+    judged = _judge(done, grade)
+    found = {
+        "run": str(out),
+        "samples": done.samples,
+        "problems": done.problems,
+        "graded_in_log": done.graded,
+        "judged_by": judged,
+        "notes": list(done.notes),
+    }
+    if json:
+        show.print_json(found)
+        return
+    typer.echo(f"{done.samples} samples of {done.problems} problems -> {out}")
+    for line in done.notes:
+        typer.echo(f"  {line}")
+    typer.echo(f"  judged by {judged}" if judged else f"  not judged: limen verify {out}")
+    typer.echo(f"next: limen passk {out}")
+
+
+def _judge(done: Imported, grade: str) -> str | None:
+    """Judge an imported run where it has to be; the verifier's name and version, or None where it is not judged."""
+    if grade == "none" or (grade == "auto" and done.needs_judging and not done.has_golds):
+        return None
+    if grade == "auto" and not done.needs_judging:
+        return f"{done.run.settings['format']}-log@1 (the log's own grades)"
+    if not done.has_golds:
+        raise DataError(f"{done.run.path}: the log does not hold the answers: give them with --problems FILE")
+    from limen.verify import VerifierPool
+    from limen.verify.stored import judge_run
+
+    with VerifierPool("math" if grade == "auto" else grade) as pool:
+        return str(judge_run(done.run, pool).verifier)
+
+
+def _problems(spec: str) -> list[Problem]:
+    from limen.problems import load_problems
+
+    return load_problems(spec)
+
+
+def _pairs(items: list[str]) -> dict[str, str]:
+    pairs = [item.split("=", 1) for item in items]
+    bad = next((p for p in pairs if len(p) != 2 or not all(p)), None)
+    if bad is not None:
+        raise DataError(f"--field {'='.join(bad)!r} is not OUR_NAME=NAME_IN_LOG")
+    return {pair[0]: pair[1] for pair in pairs}
 
 
 def _ks(text: str) -> list[int] | None:
