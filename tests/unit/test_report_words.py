@@ -4,8 +4,9 @@ import math
 
 import pytest
 
+from limen.report.export import csv_text, latex, markdown
 from limen.report.model import Contrast, Curve, Health, Policy, ReportData
-from limen.report.tables import Table, csv_text, latex, markdown
+from limen.report.tables import Table
 from limen.report.terminal import visible
 from limen.report.words import finding, headline, p_number, rate, verdicts
 
@@ -16,9 +17,9 @@ def policy(name, role="trained"):
     return Policy(name, role, "", CURVE, 0.5, (64,), (32,), Health(64, 0.0, 0.0, 0))
 
 
-def contrast(place, gained, lost, p):
-    change = ("kept",)
-    return Contrast(place, 64, 40, gained, lost, 5, 3.0, 3.0, p, {}, CURVE, change, ("kept",))
+def contrast(place, gained, lost, p, low=-0.1, high=0.1):
+    gap = Curve((1, 64), (0.1, 0.0), (0.0, low), (0.2, high))
+    return Contrast(place, 64, 40, gained, lost, 5, 3.0, 3.0, p, {}, gap, ("kept",), ("kept",))
 
 
 def data(*contrasts):
@@ -36,6 +37,15 @@ def said(d):
 )
 def test_finding(gained, lost, p, expected):
     assert finding(contrast(1, gained, lost, p)) == expected
+
+
+def test_test_and_interval_that_disagree_are_mixed_evidence():
+    d = data(contrast(1, 5, 14, 0.064, low=-0.06, high=-0.003))
+    assert finding(d.contrasts[0]) == "mixed"
+    assert said(d) == "The evidence on m1 is mixed."
+    assert said(data(contrast(1, 0, 20, 1e-5), contrast(2, 5, 14, 0.064, -0.06, -0.003))) == (
+        "m1 shrank what the base can solve, while the evidence on m2 is mixed."
+    )
 
 
 def test_undefined_p_is_no_finding():

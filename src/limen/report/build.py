@@ -8,11 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from limen.report.collect import collect
+from limen.report.export import csv_files, latex, markdown, plain_markdown
 from limen.report.figures import write_figures
 from limen.report.model import Note, ReportData
 from limen.report.page import EMBED_BYTES, chunk_file, render_page
 from limen.report.sources import arrange, finished_part, load_sources
-from limen.report.tables import csv_files, latex, markdown, plain_markdown, tables
+from limen.report.tables import tables
 
 FILES = "report_files"
 

@@ -14,12 +14,17 @@ from limen.measure import (
     CountTable,
     PassCurve,
     QuestionVerdicts,
-    answer_entropy,
+    answers_from_run,
     compare,
-    maj_at_k,
+    maj_table,
     pass_curve,
+    responses_from_run,
+    series,
     split_half,
 )
+from limen.measure.describe import BUDGET as DIVERSITY_BUDGET
+from limen.measure.describe import summarise
+from limen.measure.votes import diversity_table
 from limen.provenance import provenance
 from limen.report.health import read_health
 from limen.report.model import (
@@ -27,6 +32,7 @@ from limen.report.model import (
     Contrast,
     Curve,
     Health,
+    Measure,
     Policy,
     ProblemItem,
     ReportData,
@@ -35,15 +41,12 @@ from limen.report.model import (
     VerdictHealth,
 )
 from limen.report.notes import find_notes
-from limen.report.samples import AnswerClasses, Samples, read_samples
+from limen.report.samples import Samples, read_samples
 from limen.report.sources import Source
 from limen.report.training import read_training
 from limen.report.words import p_number
 from limen.store import Run
 from limen.types import Problem
-
-ENTROPY_BUDGET = 32
-"""Samples at which answer entropy is compared (Invisible Leash)."""
 
 
 def collect(
@@ -75,6 +78,7 @@ def collect(
         split_half=_split_half(sources[0].table, seed),
         training=[t for t in training if t.series],
         notes=notes,
+        families=_families(sources),
         provenance=[(s.table.name, _origin(s)) for s in sources],
         made={"limen": limen.__version__, **{k: provenance()[k] for k in ("commit", "time", "command")}},
         live=any(s.run is not None and s.run.info.get("status") == "running" for s in sources),
@@ -113,23 +117,25 @@ def _policy(source: Source, place: dict[str, int], samples: Samples, draws: int,
         family=table.policy or table.name,
         step=table.step,
         last=source.last,
-        **_votes([samples.classes[p] for p in place if p in samples.classes]),
+        **_described(source, draws, seed),
     )
 
 
-def _votes(classes: Sequence[AnswerClasses]) -> dict[str, Any]:
-    """Majority vote of all samples, and answer entropy at 32 samples (or at the fewest of any problem)."""
-    sizes = [c.correct + sum(c.wrong) + c.none for c in classes]
-    if not sizes:
+def _described(source: Source, draws: int, seed: int) -> dict[str, Any]:
+    """Votes, diversity, modes and entropies, where there is a run to describe."""
+    table = source.table
+    if source.run is None or table.step is None:
         return {}
-    budget = min(ENTROPY_BUDGET, *sizes)
-    votes = [maj_at_k(c.correct, c.wrong, n, c.none) for c, n in zip(classes, sizes, strict=True)]
-    entropy = [answer_entropy([c.correct, *c.wrong, c.none], budget) for c in classes]
-    return {
-        "majority": math.fsum(votes) / len(votes),
-        "answer_entropy": math.fsum(entropy) / len(entropy),
-        "entropy_budget": budget,
-    }
+    key = (table.policy, table.step, table.verifier)
+    answers = answers_from_run(source.path, *key)
+    least = int(answers.n_P.min(initial=DIVERSITY_BUDGET))
+    budget = max(1, min(DIVERSITY_BUDGET, least))
+    per_problem = diversity_table(answers, budget)
+    if table.n_min > 0:  # the vote of all samples is cheap; votes of fewer are not
+        per_problem["vote"] = maj_table(answers, [table.n_min])[:, 0]
+    responses = responses_from_run(source.path, *key)
+    found = summarise(per_problem | (responses.columns if responses is not None else {}), draws, seed)
+    return {"measures": {k: Measure(m.value, m.low, m.high, m.problems) for k, m in found.items()}, "budget": budget}
 
 
 def _health(source: Source, samples: Samples) -> Health:
@@ -213,6 +219,18 @@ def _split_half(table: CountTable, seed: int) -> SplitHalf | None:
     s = split_half(table.n_P, table.c_P, seed)
     rates = {"SRR": s.SRR, "NDR": s.NDR, "SDS": s.SDS, "NSCR": s.NSCR}
     return SplitHalf(table.n_min // 2, s.P, s.E, s.S, s.O, s.chance_each_way, s.mcnemar_p, rates)
+
+
+def _families(sources: Sequence[Source]) -> list[tuple[str, Sequence[str]]]:
+    """Of each policy with several checkpoints: what became of its questions, in words."""
+    several = dict.fromkeys(s.table.policy for s in sources if not s.last)
+    found: list[tuple[str, Sequence[str]]] = []
+    for policy in several:
+        steps = [s.table for s in sources[1:] if s.table.policy == policy and not s.control]
+        tables = [sources[0].table, *sorted(steps, key=lambda t: t.step or 0)]
+        if all(t.stop is None and t.n_min > 0 for t in tables):
+            found.append((policy, series(tables, draws=0, force=True).sentences()))
+    return found
 
 
 def _own_notes(found: Comparison) -> list[str]:

@@ -209,7 +209,7 @@ def _support(figure: Figure, data: ReportData) -> None:
                 ink = INK if name == "never" else "white"
                 ax.text(left + share / 2, r, str(n), ha="center", va="center", color=ink, fontsize=7.5)
             left += share
-    names = [f"{data.policies[c.policy].name}{' *' if finding(c) != 'chance' else ''}" for c in rows]
+    names = [f"{data.policies[c.policy].name}{' *' if finding(c) in ('shrank', 'grew') else ''}" for c in rows]
     ax.set_yticks(range(len(rows)), names, color=INK)
     ax.set_ylim(len(rows) - 0.4, -0.6)
     ax.set_xlim(0, 1)
@@ -276,7 +276,18 @@ def _training(figure: Figure, data: ReportData) -> None:
             for series in run.series:
                 if series.key == key:
                     mark = "o" if len(series.step) == 1 else None
-                    ax.plot(series.step, series.value, color=COLORS[i], linewidth=1.1, marker=mark, label=run.name)
+                    faint = bool(series.smooth)
+                    ax.plot(
+                        series.step,
+                        series.value,
+                        color=COLORS[i],
+                        linewidth=0.6 if faint else 1.1,
+                        alpha=0.35 if faint else 1,
+                        marker=mark,
+                        label=None if faint else run.name,
+                    )
+                    if faint:
+                        ax.plot(series.step, series.smooth, color=COLORS[i], linewidth=1.3, label=run.name)
         ax.set_title(key, fontsize=8.5, loc="left", color=INK)
         ax.set_xlabel("step")
     handles, labels = axes[0].get_legend_handles_labels()

@@ -34,6 +34,16 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True)
+class Measure:
+    """Mean over the `problems` that have the quantity, with a 95% interval over problems."""
+
+    value: float
+    low: float
+    high: float
+    problems: int
+
+
+@dataclass(frozen=True, slots=True)
 class Opinion:
     """Another verifier on the same samples: how many both judged, and which way they differ."""
 
@@ -89,8 +99,7 @@ class Policy:
     """One policy: `correct_P` of `n_P` judged samples of each problem, problems as in `ReportData.problems`.
 
     family, step: the trained policy and its optimizer step; last: no later checkpoint of the family is shown.
-    majority: share of problems that a vote of all samples solves (ties split); answer_entropy: nats, mean over
-    problems, at `entropy_budget` samples.
+    measures: what `limen.measure` says of its samples, by name; those of answers at `budget` samples.
     """
 
     name: str
@@ -104,9 +113,8 @@ class Policy:
     family: str = ""
     step: int | None = None
     last: bool = True
-    majority: float = math.nan
-    answer_entropy: float = math.nan
-    entropy_budget: int = 0
+    measures: Mapping[str, Measure] = field(default_factory=dict)
+    budget: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,11 +200,13 @@ class ProblemItem:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One logged quantity of a training run."""
+    """One logged quantity of a training run. `smooth`: running mean over `window` steps, to be drawn over it."""
 
     key: str
     step: Sequence[int]
     value: Sequence[float]
+    smooth: Sequence[float] = ()
+    window: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +255,7 @@ class ReportData:
     split_half: SplitHalf | None = None
     training: Sequence[Training] = ()
     notes: Sequence[Note] = ()
+    families: Sequence[tuple[str, Sequence[str]]] = ()
     provenance: Sequence[tuple[str, Mapping[str, Any]]] = ()
     made: Mapping[str, Any] = field(default_factory=dict)
     live: bool = False

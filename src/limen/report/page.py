@@ -41,6 +41,7 @@ def render_page(
         payload=safe_json({**page_data(data, slots, folder), "refresh": refresh}),
         chunks=[c for c in chunks if c.embedded],
         plural=_plural,
+        windows=" or ".join(sorted({str(s.window) for t in data.training for s in t.series if s.smooth}, key=int)),
         checkpoints=any(not p.last for p in data.policies),
     )
     return html, [c for c in chunks if not c.embedded]

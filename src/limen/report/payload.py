@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from limen.report.model import MAIN_KEYS, Curve, Policy, ProblemItem, ReportData, Response
+from limen.report.model import MAIN_KEYS, Curve, Policy, ProblemItem, ReportData, Response, Series
 from limen.report.words import p_text
 
 CHUNK = 10
@@ -72,7 +72,7 @@ def page_data(data: ReportData, slots: Sequence[int], folder: str) -> dict[str, 
             {
                 "name": run.name,
                 "policy": run.policy,
-                "series": {s.key: [list(s.step), [_round(v, 6) for v in s.value]] for s in run.series},
+                "series": {s.key: _series(s) for s in run.series},
             }
             for run in data.training
         ],
@@ -161,6 +161,10 @@ def _policy(p: Policy) -> dict[str, Any]:
         "curve": _curve(p.curve),
         "lengths": _lengths(p),
     }
+
+
+def _series(s: Series) -> list[Any]:
+    return [list(s.step), [_round(v, 6) for v in s.value], [_round(v, 4) for v in s.smooth], s.window]
 
 
 def _lengths(p: Policy) -> list[list[Any]]:

@@ -6,7 +6,7 @@ Texts are never all read at once: the choice is made on the verdicts, and only t
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import duckdb
@@ -70,35 +70,14 @@ FROM v JOIN read_parquet($rollouts) r
 WHERE r.n_tokens IS NOT NULL AND v.outcome <> 'unjudged' GROUP BY 1 ORDER BY 1 DESC
 """
 )
-# Answers the verifier called correct are one class, the wrong ones are told apart by their text.
-_CLASSES = (
-    _VERDICTS
-    + """
-SELECT problem_id, outcome, count(*) FROM v WHERE outcome <> 'unjudged'
-GROUP BY problem_id, outcome, CASE WHEN outcome = 'wrong' THEN answer END ORDER BY problem_id
-"""
-)
-
-
-@dataclass(slots=True)
-class AnswerClasses:
-    """Samples of one problem by what they answered."""
-
-    correct: int = 0
-    wrong: list[int] = field(default_factory=list)
-    none: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """Of one policy: chosen responses and commonest (answer, outcome, count) by problem id; token lengths.
-
-    classes: by problem id, how many samples were correct, gave each wrong answer, and gave none.
-    """
+    """Of one policy: chosen responses and commonest (answer, outcome, count) by problem id; token lengths."""
 
     responses: dict[str, list[Response]]
     answers: dict[str, list[tuple[str, str, int]]]
-    classes: dict[str, AnswerClasses] = field(default_factory=dict)
     lengths: tuple[Lengths, ...] = ()
     repeated_seeds: int = 0
 
@@ -115,7 +94,7 @@ def read_samples(run: Run, index: int, policy: str, step: int, verifier: str, mo
             for problem, answer, outcome, n in db.execute(_ANSWERS, {**judged, "answers": MAX_ANSWERS}).fetchall():
                 answers[problem].append((answer or "", outcome, n))
         if not rollouts:
-            return Samples({}, dict(answers), _classes(db, judged))
+            return Samples({}, dict(answers))
         if verdicts and most > 0:
             head, tail = 2 * MAX_CHARS // 3, MAX_CHARS // 3
             more = {"rollouts": rollouts, "most": most, "head": MAX_CHARS, "tail": tail}
@@ -123,23 +102,9 @@ def read_samples(run: Run, index: int, policy: str, step: int, verifier: str, mo
                 responses[row[0]].append(_response(index, step, head, row))
         repeated = db.execute(_SEEDS, {**key, "rollouts": rollouts}).fetchall()[0][0]
         rows = db.execute(_LENGTHS, {**judged, "rollouts": rollouts}).fetchall() if verdicts else []
-        classes = _classes(db, judged) if verdicts else {}
     lengths = tuple(Lengths("correct" if right else "not correct", n, mean, *q) for right, n, mean, q in rows)
     scored = add_likelihoods(run, policy, step, dict(responses))
-    return Samples(scored, dict(answers), classes, lengths, int(repeated))
-
-
-def _classes(db: duckdb.DuckDBPyConnection, judged: dict[str, Any]) -> dict[str, AnswerClasses]:
-    found: dict[str, AnswerClasses] = defaultdict(AnswerClasses)
-    for problem, outcome, n in db.execute(_CLASSES, judged).fetchall():
-        one = found[problem]
-        if outcome == "wrong":
-            one.wrong.append(n)
-        elif outcome == "correct":
-            one.correct += n
-        else:
-            one.none += n
-    return dict(found)
+    return Samples(scored, dict(answers), lengths, int(repeated))
 
 
 def _response(index: int, step: int, head: int, row: tuple[Any, ...]) -> Response:

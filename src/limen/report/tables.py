@@ -1,38 +1,14 @@
-"""The report's tables, once, as rows of text; rendered as HTML by the page, and here as Markdown, LaTeX and CSV."""
+"""The report's tables, once, as rows of text; the page, `export` and the terminal render them."""
 
 from __future__ import annotations
 
-import csv
-import io
 import math
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from limen.report.model import Curve, Policy, ReportData, SplitHalf
+from limen.report.model import Policy, ReportData, SplitHalf
 from limen.report.words import join, p_number, rate
 
 RATES = ("SRR", "NDR", "SDS", "NSCR")
-_LATEX = str.maketrans(
-    {
-        "\\": r"\textbackslash{}",
-        "&": r"\&",
-        "%": r"\%",
-        "$": r"\$",
-        "#": r"\#",
-        "_": r"\_",
-        "{": r"\{",
-        "}": r"\}",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "<": r"\textless{}",
-        ">": r"\textgreater{}",
-        "\u00a0": "~",
-        "−": r"$-$",
-        "–": "--",
-        "×": r"$\times$",
-        **{c: f"$^{{{d}}}$" for c, d in zip("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789", strict=True)},
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +31,9 @@ def tables(data: ReportData) -> list[Table]:
     if data.contrasts:
         made.append(support_table(data))
     made.append(health_table(data))
+    responses = response_table(data)
+    if responses is not None:
+        made.append(responses)
     if any(p.health.verdicts.opinions for p in data.policies):
         made.append(opinion_table(data))
     return made
@@ -128,25 +107,68 @@ def health_table(data: ReportData) -> Table:
     def share(x: float) -> str:
         return "–" if math.isnan(x) else f"{100 * x:.1f}%"
 
-    def tokens(p: Policy) -> str:
-        whole = sum(x.count for x in p.health.lengths)
-        return f"{sum(x.count * x.mean for x in p.health.lengths) / whole:.0f}" if whole else "–"
-
     rows = []
     for p in data.policies:
         h = p.health
-        shares = (share(h.no_answer), share(h.truncated))
-        more = (rate(p.majority), rate(p.answer_entropy), tokens(p), h.verifier or "–")
-        rows.append((p.name, str(h.samples), str(h.unjudged), *shares, *more))
-    budgets = sorted({p.entropy_budget for p in data.policies if p.entropy_budget})
-    at = f" at {join([str(b) for b in budgets])} samples" if budgets else ""
+        rows.append(
+            (p.name, str(h.samples), str(h.unjudged), share(h.no_answer), share(h.truncated), h.verifier or "–")
+        )
     caption = (
         "Outcomes of the samples. Unjudged ones (the verifier timed out or crashed) count as neither right nor wrong; "
-        "truncated ones have no answer. Vote: problems that a majority of all samples gets right, ties split. "
-        f"Answer entropy: in nats{at}, mean over problems. Tokens: mean length of a response."
+        "truncated ones have no answer."
     )
-    columns = ("policy", "judged", "unjudged", "no answer", "truncated", "vote", "answer entropy", "tokens", "verifier")
+    columns = ("policy", "judged", "unjudged", "no answer", "truncated", "verifier")
     return Table("outcomes", columns, tuple(rows), caption, tuple(p.role for p in data.policies))
+
+
+def response_table(data: ReportData) -> Table | None:
+    """Votes, diversity, entropy, length and modes, each with its interval; None for counts alone."""
+    columns = [(key, name) for key, name in _MEASURES if any(_has(p, key) for p in data.policies)]
+    coded = [p.measures["code_share"].value for p in data.policies if _has(p, "code_share")]
+    if not any(x > 0 for x in coded):
+        columns = [(key, name) for key, name in columns if "code" not in key and "language" not in key]
+    if not columns:
+        return None
+    rows = tuple((p.name, *[_measured(p, key) for key, _ in columns]) for p in data.policies)
+    budgets = sorted({str(p.budget) for p in data.policies if p.budget})
+    shown = {key for key, _ in columns}
+    caption = (
+        "Means over problems, with 95% intervals over problems. Vote: the answer of most samples is right, ties split. "
+        f"Answer entropy (nats) and distinct answers at {join(budgets)} samples."
+    )
+    if "token_entropy" in shown:
+        caption += " Token entropy (nats): of the sampling policy, from the log-probabilities of the drawn tokens."
+    if "code_share" in shown:
+        caption += " Code: responses that contain “python”."
+    kinds = tuple(p.role for p in data.policies)
+    return Table("responses", ("policy", *[name for _, name in columns]), rows, caption, kinds)
+
+
+_MEASURES = (
+    ("vote", "vote of all"),
+    ("answer_entropy", "answer entropy"),
+    ("distinct_answers", "distinct answers"),
+    ("token_entropy", "token entropy"),
+    ("tokens", "tokens"),
+    ("tokens_correct", "tokens, correct"),
+    ("code_share", "code share"),
+    ("accuracy_code", "accuracy, code"),
+    ("accuracy_language", "accuracy, language"),
+)
+
+
+def _has(policy: Policy, key: str) -> bool:
+    m = policy.measures.get(key)
+    return m is not None and not math.isnan(m.value)
+
+
+def _measured(policy: Policy, key: str) -> str:
+    m = policy.measures.get(key)
+    if m is None or math.isnan(m.value):
+        return "–"
+    if key.startswith("tokens"):
+        return f"{m.value:.0f}" if math.isnan(m.low) else f"{m.value:.0f} [{m.low:.0f}, {m.high:.0f}]"
+    return rate(m.value) if math.isnan(m.low) else f"{rate(m.value)} [{rate(m.low)}, {rate(m.high)}]"
 
 
 def opinion_table(data: ReportData) -> Table:
@@ -160,131 +182,6 @@ def opinion_table(data: ReportData) -> Table:
     return Table("verifiers", columns, rows, "Where two verifiers judged the same samples, and how often they differ.")
 
 
-def markdown(table: Table) -> str:
-    def line(cells: Iterable[str]) -> str:
-        return "| " + " | ".join(plain_markdown(c) for c in cells) + " |"
-
-    bar = "|" + "|".join([" :--- ", *[" ---: "] * (len(table.columns) - 1)]) + "|"
-    return "\n".join([line(table.columns), bar, *[line(r) for r in table.rows], "", plain_markdown(table.caption), ""])
-
-
-def latex(table: Table) -> str:
-    """A booktabs table; every cell is escaped."""
-    rows = [" & ".join(_tex(c) for c in row) + r" \\" for row in table.rows]
-    return "\n".join(
-        [
-            r"\begin{table}",
-            r"\centering\small",
-            rf"\begin{{tabular}}{{l{'r' * (len(table.columns) - 1)}}}",
-            r"\toprule",
-            " & ".join(_tex(c) for c in table.columns) + r" \\",
-            r"\midrule",
-            *rows,
-            r"\bottomrule",
-            r"\end{tabular}",
-            rf"\caption{{{_tex(table.caption)}}}",
-            rf"\label{{tab:{table.key}}}",
-            r"\end{table}",
-            "",
-        ]
-    )
-
-
-def _tex(text: str) -> str:
-    return "".join(c for c in text if c.isprintable() or c == "\u00a0").translate(_LATEX)
-
-
-def plain_markdown(text: str) -> str:
-    """A cell that stays a cell: no line breaks, no column bars, no markup."""
-    flat = " ".join(text.split())
-    for c in "\\`*_[]<>|":
-        flat = flat.replace(c, "\\" + c)
-    return flat
-
-
-def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """CSV; NaN is an empty cell, and a text that a spreadsheet would run as a formula is put in quotes' care."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows([_cell(v) for v in row] for row in rows)
-    return out.getvalue()
-
-
-def _cell(value: object) -> object:
-    if isinstance(value, float) and math.isnan(value):
-        return ""
-    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
-        return "'" + value
-    return value
-
-
 def _samples(policy: Policy) -> str:
     low, high = min(policy.n_P, default=0), max(policy.n_P, default=0)
     return str(low) if low == high else f"{low}–{high}"
-
-
-def csv_files(data: ReportData) -> dict[str, str]:
-    """The numbers behind every figure: name of the file → its text."""
-    files = {
-        "passk.csv": csv_text(
-            ("policy", "k", "pass_at_k", "low", "high"),
-            ((p.name, k, v, lo, hi) for p in data.policies for k, v, lo, hi in _points(p.curve)),
-        ),
-        "problems.csv": csv_text(
-            ("problem_id", "task", *[f"{what}:{p.name}" for p in data.policies for what in ("n", "c")]),
-            (
-                (q.id, q.task, *[x for p in data.policies for x in (p.n_P[i], p.correct_P[i])])
-                for i, q in enumerate(data.problems)
-            ),
-        ),
-    }
-    lengths = [(p.name, x) for p in data.policies for x in p.health.lengths]
-    if lengths:
-        files["lengths.csv"] = csv_text(
-            ("policy", "kind", "responses", "mean", "q05", "q25", "median", "q75", "q95"),
-            ((n, x.kind, x.count, x.mean, x.q05, x.q25, x.median, x.q75, x.q95) for n, x in lengths),
-        )
-    if data.contrasts:
-        names = [data.policies[c.policy].name for c in data.contrasts]
-        files["difference.csv"] = csv_text(
-            ("policy", "k", "difference", "low", "high"),
-            ((n, *point) for n, c in zip(names, data.contrasts, strict=True) for point in _points(c.difference)),
-        )
-        head = ("policy", "P", "E", "S", "O", "chance_E", "chance_S", "mcnemar_p", *RATES)
-        rows = [
-            (n, c.kept, c.gained, c.lost, c.never, c.chance_gained, c.chance_lost, c.p_value, *_rates(c.rates))
-            for n, c in zip(names, data.contrasts, strict=True)
-        ]
-        files["support.csv"] = files["flips.csv"] = csv_text(head, rows)
-        files["budget.csv"] = csv_text(
-            ("policy", "k", "gained", "lost", "chance_each_way"),
-            ((n, *point) for n, c in zip(names, data.contrasts, strict=True) for point in c.by_budget),
-        )
-        files["verdicts.csv"] = csv_text(
-            ("policy", "problem_id", "change", "verdict", "evidence", "rate"),
-            (
-                (n, q.id, c.change_P[i], c.verdict_P[i], *(x[i] if x else "" for x in (c.evidence_P, c.rate_P)))
-                for n, c in zip(names, data.contrasts, strict=True)
-                for i, q in enumerate(data.problems)
-            ),
-        )
-    if data.training:
-        files["training.csv"] = csv_text(
-            ("run", "quantity", "step", "value"),
-            (
-                (t.name, s.key, x, y)
-                for t in data.training
-                for s in t.series
-                for x, y in zip(s.step, s.value, strict=True)
-            ),
-        )
-    return files
-
-
-def _points(curve: Curve) -> list[tuple[int, float, float, float]]:
-    return list(zip(curve.k, curve.value, curve.low, curve.high, strict=True))
-
-
-def _rates(rates: Mapping[str, float]) -> list[float]:
-    return [rates.get(key, math.nan) for key in RATES]

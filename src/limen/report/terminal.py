@@ -12,7 +12,7 @@ from limen.report.model import ReportData
 from limen.report.tables import Table, tables
 from limen.report.words import headline, verdicts
 
-_STYLES = {"shrank": "bold red", "grew": "bold blue", "chance": "bold"}
+_STYLES = {"shrank": "bold red", "grew": "bold blue", "mixed": "bold yellow", "chance": "bold"}
 
 
 def print_report(data: ReportData, console: Console | None = None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -33,8 +34,21 @@ def read_training(path: Path, sources: Sequence[Source], notes: list[Note]) -> T
                 break
             raise DataError(f"{file} line {number} is not whole JSON ({error}): mend or drop that line") from error
         _add_metrics(columns, row, file, number)
-    series = [Series(k, *v) for k, v in columns.items()]
+    series = [_series(key, *column) for key, column in columns.items()]
     return Training(run.name, str(path), series, _made_by(path, run.name, sources))
+
+
+def _series(key: str, step: list[int], value: list[float]) -> Series:
+    """With a centred running mean where there are enough points to hide a trend in noise; NaN steps are passed over."""
+    if len(value) < 40:
+        return Series(key, step, value)
+    half = max(2, len(value) // 30)
+    good = [math.isfinite(v) for v in value]
+    smooth = []
+    for i in range(len(value)):
+        near = [v for v, ok in zip(value[max(0, i - half) : i + half + 1], good[max(0, i - half) : i + half + 1]) if ok]
+        smooth.append(math.fsum(near) / len(near) if near else math.nan)
+    return Series(key, step, value, smooth, 2 * half + 1)
 
 
 def _made_by(path: Path, name: str, sources: Sequence[Source]) -> int | None:

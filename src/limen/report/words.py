@@ -12,7 +12,8 @@ from limen.report.model import Contrast, ReportData
 ALPHA = 0.05
 """Two-sided level of the exact test on (gained, lost) above which a net change is called chance."""
 
-Finding = Literal["shrank", "grew", "chance"]
+Finding = Literal["shrank", "grew", "mixed", "chance"]
+"""`mixed`: the test leaves chance open, but the interval of the difference at the largest k excludes nought."""
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -30,7 +31,8 @@ class Verdict:
 
 def finding(contrast: Contrast) -> Finding:
     if not contrast.p_value < ALPHA or contrast.net == 0:
-        return "chance"
+        d = contrast.difference
+        return "mixed" if d.k and (d.low[-1] > 0 or d.high[-1] < 0) else "chance"
     return "shrank" if contrast.net < 0 else "grew"
 
 
@@ -46,18 +48,22 @@ def headline(data: ReportData) -> list[tuple[str, str]]:
         value = data.base.curve.value[-1] if data.base.curve.k else math.nan
         return [(f"{data.base.name} solves {value:.1%} of {len(data.problems)} problems within {k} attempts.", "")]
     pieces: list[tuple[str, str]] = []
-    groups: dict[Finding, list[str]] = {"shrank": [], "grew": [], "chance": []}
+    groups: dict[Finding, list[str]] = {"shrank": [], "grew": [], "mixed": [], "chance": []}
     for c in trained:
         groups[finding(c)].append(data.policies[c.policy].name)
-    phrases = {"shrank": "shrank", "grew": "widened", "chance": "changed"}
+    what = " what the base can solve"
+    clauses: dict[Finding, list[tuple[str, str]]] = {
+        "shrank": [("{} ", ""), ("shrank", "shrank"), (what, "")],
+        "grew": [("{} ", ""), ("widened", "grew"), (what, "")],
+        "mixed": [("the evidence on {} is mixed", "")],
+        "chance": [("{} did not measurably change" + what, "")],
+    }
     parts = [(kind, names) for kind, names in groups.items() if names]
     for i, (kind, names) in enumerate(parts):
-        lead = "" if i == 0 else ("; " if len(parts) > 2 or i < len(parts) - 1 else ", while ")
-        if kind == "chance":
-            verb = "did not measurably change"
-            pieces += [(f"{lead}{join(names)} {verb} what the base can solve", "")]
-        else:
-            pieces += [(f"{lead}{join(names)} ", ""), (phrases[kind], kind), (" what the base can solve", "")]
+        lead = "" if i == 0 else ", while " if len(parts) == 2 else "; "
+        (text, css), *rest = clauses[kind]
+        text = text.replace("{}", join(names))
+        pieces += [(lead + (text if i else text[0].upper() + text[1:] if kind == "mixed" else text), css), *rest]
     return [*pieces, (".", "")]
 
 
@@ -83,6 +89,7 @@ def _verdict(data: ReportData, c: Contrast) -> Verdict:
     word = {
         "shrank": "Shrank, beyond chance.",
         "grew": "Widened, beyond chance.",
+        "mixed": f"Mixed evidence: the test leaves chance open, the interval of pass@{c.budget} does not.",
         "chance": "No change beyond chance.",
     }[kind]
     if policy.role == "control":

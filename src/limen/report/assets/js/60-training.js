@@ -14,7 +14,7 @@ function training() {
       return [j ? " · " : `step ${steps[at]}: `, h("i", { class: "swatch", css: { background: paint(run.r) } }), `${run.name}  ${compact(run.data[1][at])}`];
     }));
     responsive(box, (width) => {
-      const height = 150, m = { l: 44, r: 8, t: 8, b: 20 };
+      const height = 150, m = { l: 44, r: 14, t: 8, b: 20 };
       const xs = runs.flatMap((run) => run.data[0]), ys = runs.flatMap((run) => run.data[1]).filter(finite);
       let low = Math.min(...ys), high = Math.max(...ys);
       if (!ys.length) { low = 0; high = 1; }
@@ -24,7 +24,8 @@ function training() {
       for (const t of ticks(low, high, 3)) svg.append(s("line", { class: "grid", x1: m.l, x2: width - m.r, y1: Y(t), y2: Y(t) }), s("text", { x: m.l - 6, y: Y(t) + 4, "text-anchor": "end" }, compact(t)));
       for (const t of ticks(Math.min(...xs), Math.max(...xs), 4).filter(Number.isInteger)) svg.append(s("text", { x: X(t), y: height - 4, "text-anchor": "middle" }, t));
       for (const run of runs.filter((one) => one.data[0].length === 1)) svg.append(s("circle", { cx: X(run.data[0][0]), cy: Y(run.data[1][0]), r: 3, fill: paint(run.r) }));
-      for (const run of runs) svg.append(s("path", { d: linePath(run.data[0], run.data[1], X, Y), fill: "none", stroke: paint(run.r), "stroke-width": 1.6, "stroke-linejoin": "round" }));
+      for (const run of runs) svg.append(s("path", { d: linePath(run.data[0], run.data[1], X, Y), fill: "none", stroke: paint(run.r), "stroke-width": run.data[2].length ? 0.8 : 1.6, opacity: run.data[2].length ? 0.4 : 1, "stroke-linejoin": "round" }));
+      for (const run of runs.filter((one) => one.data[2].length)) svg.append(s("path", { d: linePath(run.data[0], run.data[2], X, Y), fill: "none", stroke: paint(run.r), "stroke-width": 1.9, "stroke-linejoin": "round" }));
       svg.addEventListener("pointermove", (e) => { const r = svg.getBoundingClientRect(), x = ((e.clientX - r.left) / r.width) * width; say(Math.min(...xs) + ((x - m.l) / (width - m.l - m.r)) * (Math.max(...xs) - Math.min(...xs))); });
       return svg;
     });
