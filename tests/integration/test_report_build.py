@@ -27,7 +27,7 @@ def test_everything_is_written(out):
     names = {p.name for p in (out / "figures").iterdir()}
     for figure in ("passk", "difference", "flips", "support", "training"):
         assert {f"{figure}.png", f"{figure}.svg", f"{figure}.csv"} <= names
-    assert (out / "tables.md").read_text().count("\n| base |") == 2
+    assert (out / "tables.md").read_text().count("\n| base |") == 3
     assert r"\begin{tabular}" in (out / "tables.tex").read_text()
 
 
