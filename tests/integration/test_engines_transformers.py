@@ -278,10 +278,11 @@ def test_the_output_layer_sees_a_bounded_number_of_tokens(monkeypatch):
     head = engine.runner.head
     monkeypatch.setattr(engine.runner, "head", lambda h: seen.append(len(h)) or head(h))
     scorer = Scorer(engine.runner, logit_bytes=4 * VOCABULARY * 20)
-    requests = [ScoreRequest((2, 3), (4,) * 30) for _ in range(20)]
+    requests = [ScoreRequest((2, 3), (2 + i % 10, 2 + i // 10, *(4,) * 28)) for i in range(20)]
     scorer.score(requests[:1])
     seen.clear()
-    scorer.score(requests)
+    scores = scorer.score([*requests, requests[3]])  # the last is a repetition, and costs nothing
+    assert scores[-1].tolist() == scores[3].tolist()
     assert max(seen) <= 20
     assert sum(seen) == 600
     assert math.isclose(sum(seen) / len(seen), 20, rel_tol=0.2)

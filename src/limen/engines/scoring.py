@@ -1,7 +1,8 @@
 """Log-probabilities of stored token ids: exact, at temperature 1, and without ever holding all logits.
 
-Three things make it cheap. The output layer sees response tokens only. Its logits live for one chunk of tokens at
-a time, in float32. Prompts that several responses share are run once, and the responses read their cache.
+Four things make it cheap. The output layer sees response tokens only. Its logits live for one chunk of tokens at
+a time, in float32. Prompts that several responses share are run once, and the responses read their cache. Identical
+responses are scored once.
 """
 
 from __future__ import annotations
@@ -54,16 +55,26 @@ class Scorer:
         """
         result: list[NDArray[np.float32]] = [np.zeros(0, dtype=np.float32)] * len(requests)
         rows = []
+        twins: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
+        same: dict[int, int] = {}
         for place, request in enumerate(requests):
             if not request.prompt_ids:
                 raise ModelError("cannot score a response to an empty prompt: put a BOS token into the template")
-            if request.token_ids:
-                rows.append(_Row(place, tuple(request.prompt_ids), tuple(request.token_ids)))
+            if not request.token_ids:
+                continue
+            pair = tuple(request.prompt_ids), tuple(request.token_ids)
+            first = twins.setdefault(pair, place)
+            if first == place:
+                rows.append(_Row(place, *pair))
+            else:
+                same[place] = first  # a sure model repeats itself: once is enough
         if not rows:
             return result
         with torch.inference_mode():
             for place, values in self._score(rows):
                 result[place] = values
+        for place, first in same.items():
+            result[place] = result[first].copy()
         return result
 
     def _score(self, rows: list[_Row]) -> Iterator[tuple[int, NDArray[np.float32]]]:
