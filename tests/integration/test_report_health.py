@@ -78,3 +78,17 @@ def test_noise_and_reasons_are_said_aloud(tmp_path):
     assert "1 samples could not be judged (timeout 1)" in told
     assert "5 wrong answers pass and 0 right ones fail" in told
     assert data.base.health.verdicts.rules == {"exact": 19}
+
+
+def test_checkpoints_are_drawn_on_paper_and_written_as_numbers(checkpoints, tmp_path):
+    build_report(checkpoints, tmp_path, draws=20)
+    for suffix in ("png", "svg"):
+        assert (tmp_path / "figures" / f"checkpoints.{suffix}").stat().st_size > 2000
+    rows = [x.split(",") for x in (tmp_path / "figures" / "checkpoints.csv").read_text().splitlines()]
+    assert rows[0] == ["policy", "step", "k", "pass_at_k", "low", "high"]
+    data = read_report(checkpoints, draws=0)
+    firsts = {(r[0], int(r[1])): float(r[3]) for r in rows[1:] if r[2] == "1"}
+    assert set(firsts) == {("grpo", 0), ("grpo", 50), ("grpo", 100)}
+    for (_, step), value in firsts.items():
+        policy = next(p for p in data.policies if p.step == step)
+        assert value == pytest.approx(sum(policy.correct_P) / sum(policy.n_P), abs=1e-4)

@@ -7,6 +7,7 @@ import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
+from limen.report.checkpoints import checkpoint_lines
 from limen.report.model import Curve, ReportData
 from limen.report.tables import RATES, Table
 
@@ -107,6 +108,17 @@ def csv_files(data: ReportData) -> dict[str, str]:
             ),
         ),
     }
+    families = checkpoint_lines(data)
+    if families:
+        files["checkpoints.csv"] = csv_text(
+            ("policy", "step", "k", "pass_at_k", "low", "high"),
+            (
+                (family, step, *point)
+                for family, points in families.items()
+                for step, i in points
+                for point in _points(data.policies[i].curve)
+            ),
+        )
     measured = [(p.name, key, m) for p in data.policies for key, m in p.measures.items()]
     if measured:
         files["measures.csv"] = csv_text(

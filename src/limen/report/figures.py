@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from limen.report.checkpoints import draw_checkpoints
 from limen.report.model import MAIN_KEYS, Curve, ReportData, Training
 from limen.report.words import finding
 
@@ -75,6 +76,8 @@ def _figures(data: ReportData) -> dict[str, Callable[[Figure], None]]:
         figures["support"] = lambda f: _support(f, data)
     if any(len(c.by_budget) > 1 for c in data.contrasts):
         figures["budget"] = lambda f: _budget(f, data)
+    if any(not p.last for p in data.policies):
+        figures["checkpoints"] = lambda f: draw_checkpoints(f, data, COLORS)
     if data.shows_lengths:
         figures["lengths"] = lambda f: _lengths(f, data)
     if any(t.series for t in data.training):
