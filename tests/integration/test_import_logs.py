@@ -81,19 +81,19 @@ def test_lighteval_details(tmp_path):
 def test_inspect_json(tmp_path):
     done = import_log("inspect", [DATA / "inspect" / "tiny_inspect.json"], tmp_path / "run")
     assert (done.samples, done.problems, done.needs_judging) == (6, 2, False)
-    check_inspect(tmp_path / "run")
+    check_inspect(tmp_path / "run", json.loads((DATA / "inspect" / "tiny_inspect.json").read_text()))
 
 
 def test_inspect_eval(tmp_path):
-    pytest.importorskip("inspect_ai", reason="reading .eval files needs inspect_ai")
-    import_log("inspect", [DATA / "inspect" / "tiny_inspect.eval"], tmp_path / "run")
-    check_inspect(tmp_path / "run")
+    logs = pytest.importorskip("inspect_ai.log", reason="reading .eval files needs inspect_ai")
+    file = DATA / "inspect" / "tiny_inspect.eval"
+    import_log("inspect", [file], tmp_path / "run")
+    check_inspect(tmp_path / "run", logs.read_eval_log(str(file)).model_dump(mode="json"))
 
 
-def check_inspect(path):
+def check_inspect(path, log):
     table = counts_from_run(path)
     got = dict(zip(table.problem_ids, zip(table.n_P.tolist(), table.c_P.tolist(), table.truncated_P.tolist())))
-    log = json.loads((DATA / "inspect" / "tiny_inspect.json").read_text())
     want = {}
     for s in log["samples"]:
         n, c, cut = want.get(f"tiny_inspect:{s['id']}", (0, 0, 0))

@@ -109,3 +109,17 @@ def test_command_line(run, tmp_path):
         assert "maj@1" in done.output
     done = CliRunner().invoke(app, ["passk", str(run), "--json"])
     assert json.loads(done.stdout)["maj_at_k"]["1"] == pytest.approx(0.25)
+
+
+def test_equivalent_wrong_answers_are_one_where_asked(tmp_path):
+    path = write(tmp_path / "run", {"a": [("w", a, "x", 3) for a in ("0.5", r"\frac{1}{2}", "2", "1/2")]})
+    app = typer.Typer()
+    cli.register(app)
+    shown = []
+    for extra in ([], ["--merge", "math"]):
+        done = CliRunner().invoke(app, ["describe", str(path), "--json", "--draws", "0", *extra])
+        assert done.exit_code == 0, done.output
+        shown.append(json.loads(done.stdout)["measures"])
+    assert shown[0]["distinct_answers"]["value"] == 4
+    assert shown[1]["distinct_answers"]["value"] == 2
+    assert shown[1]["self_consistency"]["value"] == 0.75

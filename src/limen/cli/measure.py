@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -113,6 +115,9 @@ def describe(
     verifier: Verifier = None,
     budget: Annotated[int, typer.Option(help="Samples at which entropy and distinct answers are taken.", min=1)] = 32,
     pattern: Annotated[str, typer.Option(help="Regular expression that marks a response as code.")] = "python",
+    merge: Annotated[
+        str | None, typer.Option(help="Verifier that tells which wrong answers are the same (math: slower; off).")
+    ] = None,
     json: Json = False,
     draws: Draws = 1000,
     seed: Seed = 0,
@@ -121,9 +126,11 @@ def describe(
     from limen.measure import describe as describe_run
     from limen.measure import describe_difference, show
 
-    found = [
-        describe_run(r, None, step, verifier, budget=budget, pattern=pattern, draws=draws, seed=seed) for r in runs
-    ]
+    with _merger(merge) as same:
+        found = [
+            describe_run(r, None, step, verifier, budget=budget, pattern=pattern, merge=same, draws=draws, seed=seed)
+            for r in runs
+        ]
     gap = describe_difference(found[0], found[1], draws, seed) if len(found) == 2 else {}
     if not json:
         show.print_descriptions(found, gap)
@@ -132,6 +139,30 @@ def describe(
     else:
         rows = {name: show.measure_json(m) for name, m in gap.items()}
         show.print_json({"runs": [one.to_json() for one in found], "difference": rows or None})
+
+
+@contextmanager
+def _merger(verifier: str | None) -> Iterator[Callable[[str, list[str]], list[int]] | None]:
+    """Classes of equal answers: each is judged against the first of every class so far, commonest class first."""
+    if verifier is None:
+        yield None
+        return
+    from limen.verify import JudgeItem, VerifierPool
+
+    with VerifierPool(verifier) as pool:
+
+        def classes(problem: str, answers: list[str]) -> list[int]:
+            first: list[str] = []
+            labels = []
+            for answer in answers:
+                told = pool.judge_many([JudgeItem(known, f"\\boxed{{{answer}}}") for known in first])
+                same = next((i for i, verdict in enumerate(told) if verdict.correct), None)
+                if same is None:
+                    first.append(answer)
+                labels.append(len(first) - 1 if same is None else same)
+            return labels
+
+        yield classes
 
 
 def series(

@@ -73,7 +73,7 @@ def pass_at_k(n: ArrayLike, c: ArrayLike, k: ArrayLike) -> Any:
     formula is biased there.
     """
     n_, c_ = check_counts(n, c)
-    value = -np.expm1(log_fail(n_, c_, as_counts(k, "k", least=1)))
+    value = 0.0 - np.expm1(log_fail(n_, c_, as_counts(k, "k", least=1)))
     return float(value) if value.ndim == 0 else value
 
 
@@ -116,6 +116,6 @@ def pass_at_k_stopped(stopped_at: ArrayLike, successes: ArrayLike, n_max: ArrayL
     stopped = log_fail(N_ - 1, np.minimum(r - 1, N_ - 1), k_f)
     stopped = np.where(N_ - k_f < r, -np.inf, stopped)
     fixed = log_fail(cap_, c_, k_f)
-    value = np.asarray(-np.expm1(np.where(c_ == r, stopped, fixed)))
+    value = np.asarray(0.0 - np.expm1(np.where(c_ == r, stopped, fixed)))
     value = np.where(k_f > cap_, np.nan, value)
     return float(value) if value.ndim == 0 else value
