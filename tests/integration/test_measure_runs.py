@@ -161,3 +161,15 @@ def test_adaptive_run_is_cut_at_its_last_success(tmp_path):
     assert (other.support.P, other.support.O) == (3, 1)
     assert other.support.chance_from.startswith("posterior")
     json.dumps(other.to_json(), allow_nan=False)
+
+
+def test_mixed_templates_in_one_run_are_refused(base):
+    from dataclasses import replace
+
+    from limen.store.schema import rollout_row
+
+    with Run.open(base).writer("rollouts") as out:
+        out.append(rollout_row(rollout("a", 0)))
+        out.append(rollout_row(replace(rollout("a", 1), prompt_hash="other")))
+    with pytest.raises(DataError, match="mixed templates"):
+        counts_from_run(base)

@@ -6,6 +6,7 @@ from typing import Any
 
 from limen.errors import DataError
 from limen.measure.counts import CountTable
+from limen.measure.posterior import zero_bound
 
 
 def align(base: CountTable, trained: CountTable, force: bool = False) -> tuple[CountTable, CountTable, list[str]]:
@@ -30,9 +31,7 @@ def align(base: CountTable, trained: CountTable, force: bool = False) -> tuple[C
     right = trained.select(at[p] for p in left.problem_ids)
     notes += _check_prompts(left, right, force)
     for table in (left, right):
-        notes += list(table.notes)
-        if table.unjudged_P.sum():
-            notes.append(unjudged_note(table))
+        notes += table_notes(table)
     return left, right, notes
 
 
@@ -49,6 +48,23 @@ def _check_prompts(left: CountTable, right: CountTable, force: bool) -> list[str
             f"{what}: a template alone can move accuracy by tens of points. Sample both with one template, or force it"
         )
     return [f"forced: {what}"]
+
+
+def table_notes(table: CountTable) -> list[str]:
+    """What a reader of any number made from these counts should be told."""
+    notes = list(table.notes)
+    if table.unjudged_P.sum():
+        notes.append(unjudged_note(table))
+    n, c = int(table.n_P.sum()), int(table.c_P.sum())
+    if n and c in (0, n):
+        what, side = ("no success", "below") if c == 0 else ("no failure", "above")
+        least = int(table.n_P[table.n_P > 0].min())
+        bound = float(zero_bound(least))
+        notes.append(
+            f"{table.name}: {what} in {n} samples, so that resampling shows no spread; of a problem with {least} of "
+            f"them all that is known (95%) is that its success probability is {side} {bound if c == 0 else 1 - bound:.2g}"
+        )
+    return notes
 
 
 def unjudged_note(table: CountTable) -> str:

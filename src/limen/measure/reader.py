@@ -117,9 +117,22 @@ class RunReader:
         if ends is None or not ends[0]:
             return {}
         rows, least, most = ends
+        self._refuse_mixed_prompts(values)
         here = replace(self.group, rows=rows, least=least, most=most)
         distinct = "count(DISTINCT sample_index)" if self._repeats(_ROWS, values, here) else "count(*)"
         return dict(self.db.execute(f"SELECT problem_id::VARCHAR, {distinct} {_ROWS} GROUP BY 1", values).fetchall())
+
+    def _refuse_mixed_prompts(self, values: dict[str, Any]) -> None:
+        """Samples of one problem under two rendered prompts are not of one distribution."""
+        per_problem = (
+            f"SELECT min(prompt_hash::VARCHAR) <> max(prompt_hash::VARCHAR) AS mixed {_ROWS} GROUP BY problem_id"
+        )
+        found = self.db.execute(f"SELECT count(*) FROM ({per_problem}) WHERE mixed", values).fetchone()
+        if found and found[0]:
+            raise DataError(
+                f"{self.run.path}: {found[0]} problems have samples of more than one rendered prompt (mixed "
+                "templates), which are not of one distribution: sample them into runs of their own"
+            )
 
     def _values(self) -> dict[str, Any]:
         g = self.group

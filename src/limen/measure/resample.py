@@ -110,9 +110,10 @@ def redraw_deviations(tables: list[CountTable], k_K: Ints, draws: int, seed: int
 def pivot(
     value_K: Floats, moved: Deviations, level: float, least: float, most: float, M: int, over: Over
 ) -> tuple[Floats, Floats]:
-    """Interval: the estimate minus the quantiles of its deviation, within [least, most]."""
+    """Interval: the estimate minus the quantiles of its deviation, within [least, most]; holds the estimate."""
     factor = np.sqrt(M / (M - 1)) if over == "both" and M > 1 else 1.0
     tails = t_tail(moved.df_K, level, factor)
     columns = [np.quantile(d, [1 - t, t]) for d, t in zip(moved.mean_DK.T, tails)]
     low, high = np.array(columns).T
-    return np.clip(value_K - low, least, most), np.clip(value_K - high, least, most)
+    lowest, highest = np.minimum(value_K - low, value_K), np.maximum(value_K - high, value_K)
+    return np.clip(lowest, least, most), np.clip(highest, least, most)

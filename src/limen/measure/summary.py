@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from limen.measure.align import samples_json, unjudged_note
+from limen.measure.align import samples_json, table_notes
 from limen.measure.counts import CountTable
 from limen.measure.curve import PassCurve, pass_curve
 from limen.measure.describe import Measure, summarise, vote_ks
@@ -61,9 +61,7 @@ def summary(
     answers: AnswerTable | None = None,
 ) -> Summary:
     """pass@k curve of one policy, and maj@k where `answers` are given, with the notes that go with them."""
-    notes = list(table.notes)
-    if table.unjudged_P.sum():
-        notes.append(unjudged_note(table))
+    notes = table_notes(table)
     curve = pass_curve(table, ks, draws, seed, over=over)
     if answers is None or table.stop is not None:
         return Summary(table, curve, tuple(notes))
