@@ -62,7 +62,7 @@ def table_notes(table: CountTable) -> list[str]:
         bound = float(zero_bound(least))
         notes.append(
             f"{table.name}: {what} in {n} samples, so that resampling shows no spread; of a problem with {least} of "
-            f"them all that is known (95%) is that its success probability is {side} {bound if c == 0 else 1 - bound:.2g}"
+            f"them all that is known (95%) is that p is {side} {bound if c == 0 else 1 - bound:.2g}"
         )
     return notes
 
