@@ -62,3 +62,12 @@ def test_page_has_a_row_for_every_policy_and_counts_the_runs():
     assert "| GRPO | 0.530 |" in page
     assert "| 80 | 0 | 20 | 0 |" in page
     assert "GRPO: 1 of 1 runs as the rule says; SELF: 1 of 1 runs as the rule says." in page
+
+
+def test_seeds_that_are_no_numbers_are_one_clear_line():
+    from limen.cli.options import numbers
+    from limen.errors import ConfigError
+
+    assert numbers("0,1, 12") == [0, 1, 12]
+    with pytest.raises(ConfigError, match="came 'a,1'"):
+        numbers("a,1")

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from limen.cli.options import numbers
+
 lab = typer.Typer(
     name="lab",
     help="Small models on which the papers' effects can be seen.",
@@ -65,15 +67,6 @@ def demo(
     print_demo(found)
 
 
-def _numbers(text: str) -> list[int]:
-    from limen.errors import ConfigError
-
-    try:
-        return [int(x) for x in text.split(",")]
-    except ValueError:
-        raise ConfigError(f"expected whole numbers with commas between, such as 0,1,2; came {text!r}") from None
-
-
 @lab.command("demo-study")
 def demo_study(
     out: Annotated[Path, typer.Option(help="Folder for all runs and demo.md.")],
@@ -87,4 +80,4 @@ def demo_study(
     """The demo over several seeds and bases, as one table."""
     from limen.lab.demo_study import run_study
 
-    print(run_study(out, _numbers(seeds), _numbers(base_seeds), jobs, steps, n, device))
+    print(run_study(out, numbers(seeds), numbers(base_seeds), jobs, steps, n, device))

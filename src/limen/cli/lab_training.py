@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from limen.cli.options import numbers
+
 Out = Annotated[Path, typer.Option(help="Folder for all runs and the page.")]
 Seeds = Annotated[str, typer.Option(help="Training seeds, with commas between.")]
 Jobs = Annotated[int, typer.Option(min=1, help="Runs at a time, each a process of its own.")]
@@ -41,10 +43,10 @@ def methods(
 
     study = Study(out, steps, n, base, device, limit)
     if only is not None:
-        run_one(study, only, int(seeds))
+        run_one(study, only, numbers(seeds)[0])
         return
     names = list(METHODS) if which == "all" else which.split(",")
-    print(run_methods(study, names, [int(s) for s in seeds.split(",")], jobs))
+    print(run_methods(study, names, numbers(seeds), jobs))
 
 
 def noise(
@@ -65,7 +67,7 @@ def noise(
 
     study = Study(out, steps, n, base, device, limit)
     if only is not None:
-        run_one(study, only, int(seeds))
+        run_one(study, only, numbers(seeds)[0])
         return
     names = list(PATTERNS) if which == "all" else which.split(",")
-    print(run_noise(study, names, [int(s) for s in seeds.split(",")], jobs))
+    print(run_noise(study, names, numbers(seeds), jobs))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 
 from limen.errors import DataError
 from limen.measure.passk import Ints, check_counts
+from limen.store.jsonl import json_rows
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def read_counts(path: str | Path) -> dict[str, CountTable]:
     if not path.is_file():
         raise DataError(f"{path} is not a file: give a count file (JSONL with problem_id, model, n, c) or a run folder")
     models: dict[str, list[dict[str, Any]]] = {}
-    for where, row in json_lines(path):
+    for where, row in json_rows(path):
         row = _count_row(where, row, path.stem)
         models.setdefault(row["model"], []).append(row)
     if not models:
@@ -124,23 +124,6 @@ def read_counts(path: str | Path) -> dict[str, CountTable]:
             f"{path} is empty: expected lines such as " + '{"problem_id": "p1", "model": "base", "n": 64, "c": 3}'
         )
     return {name: _table(name, rows, path) for name, rows in models.items()}
-
-
-def json_lines(path: Path) -> Iterable[tuple[str, dict[str, Any]]]:
-    """(`FILE line N`, object) of each line that is not blank. Raises `DataError` on cut-off or other JSON."""
-    with path.open("rb") as lines:
-        for number, raw in enumerate(lines, start=1):
-            where = f"{path} line {number}"
-            if not raw.strip():
-                continue
-            try:
-                row = json.loads(raw)
-            except (json.JSONDecodeError, UnicodeDecodeError) as error:
-                cut = "" if raw.endswith(b"\n") else " (the last line has no end: the file seems cut off)"
-                raise DataError(f"{where} is not whole JSON{cut}: {error}; mend or drop that line") from error
-            if not isinstance(row, dict):
-                raise DataError(f"{where} is a {type(row).__name__}, expected an object with named fields")
-            yield where, row
 
 
 def _count_row(where: str, row: dict[str, Any], stem: str) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -98,23 +97,6 @@ def find_files(paths: Sequence[Path], pattern: str, what: str) -> list[Path]:
     if not found:
         raise DataError(f"no {what} in {', '.join(map(str, paths))}: expected files named {pattern}")
     return found
-
-
-def json_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(`FILE line N`, object) of each line of a JSONL file. Raises `DataError` for cut-off or other lines."""
-    with path.open("rb") as lines:
-        for number, raw in enumerate(lines, start=1):
-            if not raw.strip():
-                continue
-            where = f"{path} line {number}"
-            try:
-                row = json.loads(raw)
-            except (json.JSONDecodeError, UnicodeDecodeError) as error:
-                cut = "" if raw.endswith(b"\n") else " (the last line has no end: the file seems cut off)"
-                raise DataError(f"{where} is not whole JSON{cut}: {error}; mend or drop that line") from error
-            if not isinstance(row, dict):
-                raise DataError(f"{where} is a {type(row).__name__}, expected an object")
-            yield where, row
 
 
 def need(row: Mapping[str, Any], key: str, where: str) -> Any:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from limen.errors import DataError
-from limen.store.importers.base import json_rows
 from limen.store.importers.trl import parquet_rows
+from limen.store.jsonl import json_rows
 from limen.store.writer import atomic_write
 
 KEYS = ("problem_id", "model", "n", "c", "task", "unjudged", "no_answer", "truncated", "prompt_hash")

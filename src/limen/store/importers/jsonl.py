@@ -17,11 +17,11 @@ from limen.store.importers.base import (
     Numbering,
     Options,
     find_files,
-    json_rows,
     need,
     outcome_of_score,
     text_of,
 )
+from limen.store.jsonl import json_rows
 from limen.types import FinishReason, content_hash
 
 NAMES = {

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from limen.errors import DataError
-from limen.store.importers.base import LogSample, Notes, Options, find_files, json_rows, need, outcome_of_score
+from limen.store.importers.base import LogSample, Notes, Options, find_files, need, outcome_of_score
+from limen.store.jsonl import json_rows
 
 _NAME = re.compile(r"samples_(?P<task>.+)_\d{4}-\d{2}-\d{2}T[\d.:-]+$")
 

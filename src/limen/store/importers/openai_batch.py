@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from limen.errors import DataError
-from limen.store.importers.base import LogSample, Notes, Numbering, Options, find_files, json_rows, need, text_of
+from limen.store.importers.base import LogSample, Notes, Numbering, Options, find_files, need, text_of
+from limen.store.jsonl import json_rows
 from limen.types import FinishReason
 
 _FINISH: dict[str, FinishReason] = {"length": "length", "stop": "eos"}

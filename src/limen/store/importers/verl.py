@@ -20,11 +20,11 @@ from limen.store.importers.base import (
     Numbering,
     Options,
     find_files,
-    json_rows,
     need,
     outcome_of_score,
     text_of,
 )
+from limen.store.jsonl import json_rows
 from limen.types import Outcome, content_hash
 
 _SESSION = re.compile(r"(?P<session>.+_\d+)_(?P<index>\d+)$")

@@ -1,0 +1,27 @@
+"""JSON lines, with a clear error for the line that is not whole. Count files and logs come through here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from limen.errors import DataError
+
+
+def json_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(`FILE line N`, object) of each line that is not blank. Raises `DataError` on cut-off or other JSON."""
+    with path.open("rb") as lines:
+        for number, raw in enumerate(lines, start=1):
+            where = f"{path} line {number}"
+            if not raw.strip():
+                continue
+            try:
+                row = json.loads(raw)
+            except (json.JSONDecodeError, UnicodeDecodeError) as error:
+                cut = "" if raw.endswith(b"\n") else " (the last line has no end: the file seems cut off)"
+                raise DataError(f"{where} is not whole JSON{cut}: {error}; mend or drop that line") from error
+            if not isinstance(row, dict):
+                raise DataError(f"{where} is a {type(row).__name__}, expected an object with named fields")
+            yield where, row
