@@ -74,6 +74,7 @@ def run_noise(study: Study, patterns: Sequence[str], seeds: Sequence[int], jobs:
     else:
         shared = ["--out", str(study.out), "--steps", str(study.steps), "-n", str(study.n), "--base", study.base]
         shared += ["--device", study.device] if study.device else []
+        shared += ["--limit", str(study.limit)] if study.limit else []
         in_processes([["lab", "noise", *shared, "--only", p, "--seeds", str(s)] for p, s in todo], jobs)
     curves = {p: np.array([true_reward(study, p, s) for s in seeds]) for p in patterns}
     rows = {p: _row(study, p, seeds, curves) for p in patterns}
