@@ -19,9 +19,9 @@ app = typer.Typer(
 
 def _register() -> None:
     """Each module adds its own commands to `app`; none of them imports torch at module level."""
-    from limen.cli import influence, lab, measure, report, sample, train, verify
+    from limen.cli import dynamics, influence, lab, measure, report, sample, train, verify
 
-    for module in (sample, verify, measure, report, train, influence, lab):
+    for module in (sample, verify, measure, report, train, dynamics, influence, lab):
         module.register(app)
 
 

@@ -266,7 +266,8 @@ def _lengths(figure: Figure, data: ReportData) -> None:
 
 
 def _training(figure: Figure, data: ReportData) -> None:
-    keys = training_keys(data.training)[:6]
+    every = training_keys(data.training)
+    keys = [k for k in every if not k.startswith("probe/")][:6] + [k for k in every if k.startswith("probe/")][:6]
     columns = min(3, len(keys))
     lines = math.ceil(len(keys) / columns)
     figure.set_size_inches(6.8, 0.35 + 1.45 * lines)

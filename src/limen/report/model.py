@@ -234,6 +234,12 @@ MAIN_KEYS = (
     "greedy_solved",
     "interference",
     "influence",
+    "probe/delta_plus",
+    "probe/influence",
+    "probe/logp_plus",
+    "probe/clip",
+    "probe/clip_batch",
+    "probe/ppl_correct",
 )
 """Logged quantities that are shown first; the others are folded away."""
 

@@ -53,7 +53,7 @@ def read_progress(path: Path | str) -> Progress:
         done, unit = _rows(run, "rollouts"), "samples"
         n, problems = _whole(run.settings, "n"), run.problem_table().num_rows
         total = n * problems if n and problems else None
-    key = next((k for k in ("reward_batch", "reward", "loss") if rows and k in rows[-1]), "")
+    key = next((k for k in ("reward_batch", "reward", "loss") if any(k in r for r in rows[-2:])), "")
     return Progress(
         name=run.name,
         kind=kind,
@@ -63,10 +63,18 @@ def read_progress(path: Path | str) -> Progress:
         total=total,
         age=time.time() - _last_write(run.path),
         outcomes=_outcomes(run),
-        metrics={k: float(v) for k, v in rows[-1].items() if _number(v)} if rows else {},
+        metrics=_latest(rows),
         trend=tuple(float(r[key]) for r in rows if _number(r.get(key))) if key else (),
         trend_of=key,
     )
+
+
+def _latest(rows: list[dict[str, Any]]) -> dict[str, float]:
+    """The last line's numbers, and the last of each that is not measured at every step (the probes)."""
+    found: dict[str, float] = {}
+    for row in rows[:-1]:
+        found.update({k: float(v) for k, v in row.items() if k.startswith("probe/") and _number(v)})
+    return {**found, **{k: float(v) for k, v in rows[-1].items() if _number(v)}} if rows else {}
 
 
 def signature(paths: list[Path]) -> str:

@@ -19,6 +19,8 @@ from limen.report.terminal import visible
 BARS = " ▁▂▃▄▅▆▇█"
 STALE_SECONDS = 180
 SHOWN = ("reward_batch", "reward", "loss", "entropy", "kept", "screened", "grad_norm", "grad_ratio_kl_rl", "loss_kl")
+PROBES = ("delta_plus", "influence", "logp_plus", "ppl_correct", "clip", "clip_batch")
+""""probe/..." quantities of a training run: what the last probed step did to the probe set."""
 
 
 class Rate:
@@ -93,6 +95,9 @@ def _one(state: Progress, rate: Rate) -> RenderableType:
     shown = [f"{k} {state.metrics[k]:.4g}" for k in SHOWN if k in state.metrics]
     if shown:
         parts.append(Text("  ".join(shown)))
+    probed = [f"{k} {state.metrics[f'probe/{k}']:.4g}" for k in PROBES if f"probe/{k}" in state.metrics]
+    if probed:
+        parts.append(Text("probe  " + "  ".join(probed), style="cyan"))
     if len(state.trend) > 1:
         parts.append(Text.assemble((f"{state.trend_of} ", "dim"), (spark(state.trend), "cyan")))
     return Group(*parts, Text(""))

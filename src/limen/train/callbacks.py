@@ -8,9 +8,9 @@ from typing import Any
 
 from transformers import TrainerCallback
 
+from limen.store.metrics import append_metrics
 from limen.store.writer import write_json
 from limen.train.algorithms.reverse_kl import reset_due
-from limen.train.recorder import append_metrics
 
 STATE_FILE = "limen_state.json"
 """Written into a checkpoint last of all: a checkpoint without it was not finished."""

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from limen.problems.prompt import text_hash
 from limen.store import Run
+from limen.store.metrics import keep_metrics
 from limen.store.schema import rollout_row, verdict_row
 from limen.store.writer import write_table
 from limen.types import FinishReason, Rollout, SamplingParams, Verdict
@@ -88,24 +86,3 @@ def forget_after(run: Run, step: int) -> None:
             else:
                 file.unlink()
     keep_metrics(run.path / "metrics.jsonl", step)
-
-
-def keep_metrics(file: Path, step: int) -> None:
-    """Keep the lines of `metrics.jsonl` up to `step`; a half-written last line goes too."""
-    if not file.exists():
-        return
-    lines = []
-    for line in file.read_text(encoding="utf-8").splitlines():
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError:
-            continue
-        if row.get("step", 0) <= step:
-            lines.append(line)
-    file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-
-
-def append_metrics(file: Path, row: Mapping[str, Any]) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("a", encoding="utf-8") as out:
-        out.write(json.dumps(row) + "\n")

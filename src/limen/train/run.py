@@ -22,7 +22,7 @@ T = TypeVar("T")
 Progress = Callable[[int, int, Mapping[str, float]], None]
 """Called after each step with (step, steps, metrics)."""
 
-FREE = ("steps", "out", "name", "trackers", "keep_checkpoints", "verifier_workers", "verifier_deadline")
+FREE = ("steps", "out", "name", "trackers", "keep_checkpoints", "verifier_workers", "verifier_deadline", "probe")
 """Settings that may differ when a run is gone on with; `steps` only where the step size does not depend on it."""
 
 
@@ -182,7 +182,23 @@ def make_trainer(
         **extra,
     )
     trainer.remove_callback(PrinterCallback)
+    if settings.probe is not None:
+        _probe(settings).attach(trainer)
     return trainer
+
+
+def _probe(settings: TrainSettings) -> Any:
+    """The callback that follows the probe set."""
+    from limen.dynamics.callback import DynamicsProbe
+    from limen.models import load_model
+
+    p = settings.probe
+    assert p is not None
+    base = load_model(settings.model, device=_own_device(settings), dtype="float32").model if p.base else None
+    return DynamicsProbe(
+        p.run, p.every, epsilon=settings.algorithm.epsilon or 0.2, entropies=p.entropies, base=base,
+        precision=p.precision,
+    )  # fmt: skip
 
 
 def make_pool(settings: TrainSettings, problems: list[Problem], noise: bool = True) -> Any:

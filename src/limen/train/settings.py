@@ -90,6 +90,18 @@ class VllmSettings(Settings):
     sleep: bool = False
 
 
+class ProbeSettings(Settings):
+    """Probing during training (`limen.dynamics.DynamicsProbe`). `run`: a probe set of `limen probe build`; `every`:
+    optimizer steps between two probes; `base`: keep the base in memory and follow the perplexity of the policy's own
+    samples under it; `precision`: "bf16" scores under autocast, faster and noisier."""
+
+    run: str
+    every: Count = 10
+    entropies: bool = True
+    base: bool = False
+    precision: Literal["bf16"] | None = None
+
+
 class TrainSettings(Settings):
     """One training run. Units: steps are optimizer steps, lengths are tokens, temperatures divide logits."""
 
@@ -137,6 +149,8 @@ class TrainSettings(Settings):
     record_rollouts: bool = True
     gradient_checkpointing: bool = False
     grad_ratio_steps: Annotated[int, Field(ge=0)] = 10
+    probe: ProbeSettings | None = None
+    """Follow what each step does to a probe set. It changes nothing in the training."""
     trackers: list[Literal["tensorboard", "trackio", "wandb"]] = Field(default_factory=list)
     lora: LoraSettings | None = None
     vllm: VllmSettings | None = None
@@ -210,7 +224,8 @@ def _problem(error: Any) -> str:
 def _near(key: str) -> str:
     import difflib
 
-    model: Any = {"algorithm": AlgorithmSettings, "optimiser": OptimiserSettings, "lora": LoraSettings,
-                  "vllm": VllmSettings}.get(key.split(".")[0] if "." in key else "", TrainSettings)  # fmt: skip
+    inner = {"algorithm": AlgorithmSettings, "optimiser": OptimiserSettings, "lora": LoraSettings,
+             "vllm": VllmSettings, "probe": ProbeSettings}  # fmt: skip
+    model: Any = inner.get(key.split(".")[0] if "." in key else "", TrainSettings)
     near = difflib.get_close_matches(key.split(".")[-1], model.model_fields, n=1)
     return f" (did you mean '{near[0]}'?)" if near else f"; known keys: {', '.join(model.model_fields)}"

@@ -1,0 +1,57 @@
+"""Scoring with entropies: limen's scorer, asked for the full-vocabulary entropy of every step as well."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from limen.dynamics.quantities import Scored
+from limen.engines.protocol import ScoreRequest
+from limen.engines.runner import Runner
+from limen.engines.scoring import Scorer
+
+
+class EntropyScorer(Scorer):
+    """`Scorer` whose arrays have shape (tokens, 2): log-probability and entropy of the step (nats, float32)."""
+
+    def _project(
+        self, hidden_BTH: torch.Tensor, rows: Sequence[Any], starts: Sequence[int]
+    ) -> Iterator[tuple[int, NDArray[np.float32]]]:
+        hidden_NH = torch.cat([hidden_BTH[i, s : s + len(r.response)] for i, (r, s) in enumerate(zip(rows, starts))])
+        targets_N = torch.tensor([t for r in rows for t in r.response], device=hidden_NH.device)
+        parts = [
+            both(self.runner.head(hidden_NH[i : i + self.chunk]), targets_N[i : i + self.chunk])
+            for i in range(0, len(targets_N), self.chunk)
+        ]
+        values_N2 = torch.cat(parts).cpu().numpy()
+        at = 0
+        for row in rows:
+            yield row.place, values_N2[at : at + len(row.response)].copy()
+            at += len(row.response)
+
+    def _whole(self, rows: list[Any]) -> Iterator[tuple[int, NDArray[np.float32]]]:
+        for row in rows:
+            ids = torch.tensor([list(row.prompt + row.response)[:-1]], device=self.runner.device)
+            own_TV = self.runner.full_logits(ids)[0, len(row.prompt) - 1 :]
+            yield row.place, both(own_TV, torch.tensor(row.response, device=own_TV.device)).cpu().numpy()
+
+
+def both(logits_NV: torch.Tensor, targets_N: torch.Tensor) -> torch.Tensor:
+    """(log-probability of the target, entropy) of each row of logits, float32, shape (N, 2)."""
+    log_NV = torch.log_softmax(logits_NV.float(), dim=-1)
+    chosen_N = log_NV.gather(1, targets_N[:, None])[:, 0].clamp(max=0.0)
+    entropy_N = -(log_NV.exp() * log_NV.nan_to_num(neginf=0.0)).sum(-1)
+    return torch.stack([chosen_N, entropy_N], dim=1)
+
+
+def score(runner: Runner, requests: Sequence[ScoreRequest], entropies: bool = False, **options: Any) -> Scored:
+    """Log-probabilities (and entropies) of stored responses under the model of `runner`, as it is now."""
+    if not entropies:
+        return Scored.of(Scorer(runner, **options).score(requests))
+    rows = EntropyScorer(runner, **options).score(requests)
+    pairs = [r.reshape(-1, 2) for r in rows]
+    return Scored.of([p[:, 0] for p in pairs], [p[:, 1] for p in pairs])
