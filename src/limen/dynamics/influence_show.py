@@ -67,6 +67,12 @@ def show(found: Influence, rows: int, console: Console | None = None) -> None:
         table.add_row(Text(e.train_problem), Text(e.probe_problem), f"{e.effect:+.4f}", f"{e.share:.0%}",
                       Text(e.train_key), verdict, Text(e.probe_key))  # fmt: skip
     console.print(table)
+    for step, prediction, *_ in chain:
+        if not prediction.check.r2 >= HOLDS:
+            console.print(
+                f"Caution: at step {step} the step size {prediction.lr:.2g} is beyond first order (R² "
+                f"{prediction.check.r2:.2f}): read the ranking as where the gradients point, not as what came of it."
+            )
     console.print(
         Text("Texts by response key: `responses` in influence.json, or column rollout_id of the runs' rollouts.")
     )
