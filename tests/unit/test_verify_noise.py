@@ -79,3 +79,14 @@ def test_layers_and_the_version():
 def test_settings_that_make_no_sense_are_one_clear_error(noise):
     with pytest.raises(ConfigError, match="noise"):
         VerifierPool({"name": "math", "noise": noise})
+
+
+def test_errors_per_sample_hit_equal_responses_one_by_one():
+    items = [JudgeItem("5", "\\boxed{5}", sample=f"p/base/0/{i}") for i in range(2000)]
+    said = [v.outcome for v in outcomes(items, kind="false_negative", rate=0.3, per="sample")]
+    assert abs(said.count("wrong") / 2000 - 0.3) < 0.045  # four standard deviations
+    assert said == [v.outcome for v in outcomes(items, kind="false_negative", rate=0.3, per="sample")]
+    fixed = {v.outcome for v in outcomes(items, kind="false_negative", rate=0.3)}
+    assert len(fixed) == 1, "per response, equal responses share their fate"
+    with pytest.raises(ConfigError, match="per: sample needs samples that have names"):
+        outcomes([JudgeItem("5", "\\boxed{5}")], kind="false_negative", rate=0.3, per="sample")

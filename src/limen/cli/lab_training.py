@@ -16,6 +16,7 @@ Steps = Annotated[int, typer.Option(min=1, help="Optimizer steps.")]
 Base = Annotated[str, typer.Option(help="`tiny`, or a folder that `limen lab train-base` made.")]
 Device = Annotated[str, typer.Option(help="cpu or cuda.")]
 Only = Annotated[str | None, typer.Option(help="One run and no page: what each job of the study calls.")]
+Recipe = Annotated[str, typer.Option(help="demo, or gentle: a third of the step size after a warm-up.")]
 Limit = Annotated[int | None, typer.Option(min=1, help="Only the first so many held-out problems.")]
 
 
@@ -35,13 +36,14 @@ def methods(
     base: Base = "tiny",
     device: Device = "cpu",
     limit: Limit = None,
+    recipe: Recipe = "demo",
     only: Only = None,
 ) -> None:
     """Every training method on the tiny model: pass@k, support beside chance, entropy, interference."""
     from limen.lab.methods import METHODS, run_methods, run_one
     from limen.lab.policies import Study
 
-    study = Study(out, steps, n, base, device, limit)
+    study = Study(out, steps, n, base, device, limit, recipe)
     if only is not None:
         run_one(study, only, numbers(seeds)[0])
         return
@@ -59,13 +61,14 @@ def noise(
     base: Base = "tiny",
     device: Device = "cpu",
     limit: Limit = None,
+    recipe: Recipe = "demo",
     only: Only = None,
 ) -> None:
     """GRPO under verifiers with systematic errors: delay, plateau or collapse of the true reward."""
     from limen.lab.noise import PATTERNS, run_noise, run_one
     from limen.lab.policies import Study
 
-    study = Study(out, steps, n, base, device, limit)
+    study = Study(out, steps, n, base, device, limit, recipe)
     if only is not None:
         run_one(study, only, numbers(seeds)[0])
         return

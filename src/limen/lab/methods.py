@@ -67,16 +67,16 @@ def run_methods(study: Study, methods: Sequence[str], seeds: Sequence[int], jobs
         for method, seed in todo:
             run_one(study, method, seed)
     else:
-        shared = ["--out", str(study.out), "--steps", str(study.steps), "-n", str(study.n), "--base", study.base]
-        shared += ["--device", study.device] if study.device else []
-        shared += ["--limit", str(study.limit)] if study.limit else []
-        in_processes([["lab", "methods", *shared, "--only", m, "--seeds", str(s)] for m, s in todo], jobs)
+        in_processes([["lab", "methods", *study.options(), "--only", m, "--seeds", str(s)] for m, s in todo], jobs)
     results = {m: [measure(study, m, s) for s in seeds] for m in methods}
     control = _compared(study, study.out / "control")
     page = methods_page(study, results, control, seeds)
     (study.out / "methods.md").write_text(page, encoding="utf-8")
     rows = {m: [_plain(r) for r in rs] for m, rs in results.items()}
-    write_json(study.out / "methods.json", {"provenance": provenance(), "steps": study.steps, "methods": rows})
+    write_json(
+        study.out / "methods.json",
+        {"provenance": provenance(), "recipe": study.recipe, "steps": study.steps, "methods": rows},
+    )
     figure(results, control, study.out / "methods.png")
     return page
 
@@ -121,7 +121,7 @@ def methods_page(
         "H answer",
         "Δ+",
     ]
-    lines = [_HEAD.format(steps=study.steps, seeds=len(seeds), M=control.base.M, n=study.n)]
+    lines = [_HEAD.format(recipe=study.recipe, steps=study.steps, seeds=len(seeds), M=control.base.M, n=study.n)]
     lines += ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     entropies = [f"{token_entropy(study.out / 'base'):.3f}", f"{answer_entropy(study.out / 'base'):.3f}", ""]
     lines.append(_line("base", "", _curve(control.base_curve, ks), [""] * 6, entropies))
@@ -184,10 +184,11 @@ def figure(results: Mapping[str, Sequence[Mapping[str, Any]]], control: Comparis
         curves = np.array([r["comparison"].trained_curve.value_K for r in found])
         k = control.k_K
         axis.plot(k, control.base_curve.value_K, color="0.45", label="base")
-        axis.plot(k, curves.mean(0), color="C0", label=method)
+        axis.plot(k, curves.mean(0), color="C0", label="trained")
         axis.fill_between(k, curves.min(0), curves.max(0), color="C0", alpha=0.25, lw=0)
         axis.set_xscale("log", base=2)
         axis.set_title(method)
+        axis.set_ylim(0, 1)
         axis.grid(alpha=0.3)
     for axis in list(axes.flat)[len(results) :]:
         axis.set_visible(False)
@@ -202,8 +203,8 @@ def figure(results: Mapping[str, Sequence[Mapping[str, Any]]], control: Comparis
 
 
 _HEAD = """\
-The tiny base trained by each method for {steps} steps of 64 prompts x 8 responses ({seeds} training seeds), {M}
-held-out problems, n = {n}. *E* gained and *S* lost are counted against the base's first draw; *chance*: what two
+The tiny base trained by each method with the recipe "{recipe}" for {steps} steps of 64 prompts x 8 responses
+({seeds} training seeds), {M} held-out problems, n = {n}. *E* gained and *S* lost are counted against the base's first draw; *chance*: what two
 runs of one policy would show each way; *p*: exact McNemar. *H token*: mean -log of the sampled tokens (nats);
 *H answer*: entropy of the answers at 32 samples; *Δ+*: change of the per-token log-likelihood of the base's own
 correct responses.

@@ -33,9 +33,13 @@ PATTERNS: dict[str, dict[str, Any] | None] = {
     "true": None,
     "fn_contains_1": {"kind": FN, "when": "contains", "text": "1"},
     "fn_lacks_1": {"kind": FN, "when": "lacks", "text": "1"},
-    "fn_random_30": {"kind": FN, "when": "random", "rate": 0.3},
-    "fp_random_5": {"kind": FP, "when": "random", "rate": 0.05},
-    "fp_random_20": {"kind": FP, "when": "random", "rate": 0.2},
+    "fn_fixed_30": {"kind": FN, "when": "random", "rate": 0.3},
+    "fn_random_30": {"kind": FN, "when": "random", "rate": 0.3, "per": "sample"},
+    "fn_random_50": {"kind": FN, "when": "random", "rate": 0.5, "per": "sample"},
+    "fp_fixed_5": {"kind": FP, "when": "random", "rate": 0.05},
+    "fp_fixed_20": {"kind": FP, "when": "random", "rate": 0.2},
+    "fp_random_5": {"kind": FP, "when": "random", "rate": 0.05, "per": "sample"},
+    "fp_random_20": {"kind": FP, "when": "random", "rate": 0.2, "per": "sample"},
     "fp_near_10": {"kind": FP, "when": "relative_error", "below": 0.1},
     "fp_near_100": {"kind": FP, "when": "relative_error", "below": 1.0},
     "fp_near_100_above": {"kind": FP, "when": "relative_error", "below": 1.0, "side": "above"},
@@ -43,8 +47,9 @@ PATTERNS: dict[str, dict[str, Any] | None] = {
     "fp_contains_00": {"kind": FP, "when": "contains", "text": "00"},
     "fp_contains_7_half_true": {"kind": FP, "when": "contains", "text": "7", "true_ratio": 0.5},
 }
-"""Answers are written units first, so the relative error is that of the digits as written. Errors are a function of
-(problem, response): "random" ones too always misjudge the same response to the same problem."""
+"""Answers are written units first, so the relative error is that of the digits as written. "random" errors are
+drawn for each sample; "fixed" ones once for each (problem, response), so that the same answer to a problem is misjudged
+every time: with one short answer to each problem, that is a systematic error of the problem."""
 N_TEST = 64
 LAST_SHARE, FIRST, WINDOW, SLACK = 0.2, 5, 10, 0.02
 
@@ -72,15 +77,15 @@ def run_noise(study: Study, patterns: Sequence[str], seeds: Sequence[int], jobs:
         for pattern, seed in todo:
             run_one(study, pattern, seed)
     else:
-        shared = ["--out", str(study.out), "--steps", str(study.steps), "-n", str(study.n), "--base", study.base]
-        shared += ["--device", study.device] if study.device else []
-        shared += ["--limit", str(study.limit)] if study.limit else []
-        in_processes([["lab", "noise", *shared, "--only", p, "--seeds", str(s)] for p, s in todo], jobs)
+        in_processes([["lab", "noise", *study.options(), "--only", p, "--seeds", str(s)] for p, s in todo], jobs)
     curves = {p: np.array([true_reward(study, p, s) for s in seeds]) for p in patterns}
     rows = {p: _row(study, p, seeds, curves) for p in patterns}
     page = noise_page(study, rows, seeds)
     (study.out / "noise.md").write_text(page, encoding="utf-8")
-    write_json(study.out / "noise.json", {"provenance": provenance(), "steps": study.steps, "patterns": rows})
+    write_json(
+        study.out / "noise.json",
+        {"provenance": provenance(), "recipe": study.recipe, "steps": study.steps, "patterns": rows},
+    )
     figure(curves, rows, study.out / "noise.png")
     return page
 
@@ -117,11 +122,11 @@ def classify(curves_SN: Floats, clean_SN: Floats) -> str:
 def realised_rates(study: Study, pattern: str) -> tuple[float, float]:
     """(share of truly correct base samples called wrong, share of truly wrong ones called correct)."""
     from limen.store import Run
-    from limen.verify import JudgeItem, VerifierPool
+    from limen.verify import JudgeItem, VerifierPool, sample_name
 
     run = Run.open(study.out / "base")
     golds = {p.id: p.answer for p in run.problems()}
-    items = [JudgeItem(golds[r.problem_id], r.text, truncated=r.truncated) for r in run.rollouts()]
+    items = [JudgeItem(golds[r.problem_id], r.text, {}, r.truncated, sample_name(r)) for r in run.rollouts()]
     with VerifierPool(verifier_of(pattern)) as pool:
         verdicts = pool.judge_many(items)
     true = np.array([(v.true_outcome or v.outcome) == "correct" for v in verdicts])
@@ -151,7 +156,7 @@ def noise_page(study: Study, rows: Mapping[str, Mapping[str, Any]], seeds: Seque
     head = ["pattern", "FN rate", "FP rate", "R0", "top", "R (true)", "by seed", "reward said", "test pass@1",
             f"pass@{study.n}", "class", "by seed"]  # fmt: skip
     lines = [
-        _HEAD.format(steps=study.steps, seeds=len(seeds)),
+        _HEAD.format(recipe=study.recipe, steps=study.steps, seeds=len(seeds)),
         "| " + " | ".join(head) + " |",
         "|" + "---|" * len(head),
     ]
@@ -192,8 +197,8 @@ def figure(curves: Mapping[str, Floats], rows: Mapping[str, Mapping[str, Any]], 
 
 
 _HEAD = """\
-GRPO on the tiny base under a verifier with systematic errors, {steps} steps, {seeds} seeds; the grey curve of the
-figure is the clean run. *FN rate*, *FP rate*: share of the base's truly correct (wrong) held-out samples that this
+GRPO on the tiny base under a verifier with errors, recipe "{recipe}", {steps} steps, {seeds} seeds; the grey curve of
+the figure is the clean run. *FN rate*, *FP rate*: share of the base's truly correct (wrong) held-out samples that this
 verifier misjudges. *R0*, *top*, *R*: true reward at the start, at its best and at the end of training; *reward said*:
 what the verifier says at the end. Test columns are judged by the true verifier.
 """

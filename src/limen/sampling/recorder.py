@@ -18,7 +18,7 @@ from typing import Self
 from limen.store import Run
 from limen.store.schema import rollout_row, verdict_row
 from limen.types import Problem, Rollout, Verdict
-from limen.verify import JudgeItem, VerifierPool
+from limen.verify import JudgeItem, VerifierPool, sample_name
 
 JUDGE_AT_ONCE = 256
 WAITING = 20_000
@@ -112,7 +112,8 @@ class Recorder:
         items = []
         for rollout in batch:
             problem = self.problems[rollout.problem_id]
-            items.append(JudgeItem(problem.answer, rollout.text, problem.metadata, rollout.truncated))
+            name = sample_name(rollout)
+            items.append(JudgeItem(problem.answer, rollout.text, problem.metadata, rollout.truncated, name))
         verdicts = self.pool.judge_many(items)
         with self._lock:
             self._judged.extend(zip(batch, verdicts, strict=True))

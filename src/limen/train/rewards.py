@@ -49,6 +49,7 @@ class VerifierReward:
         self.stop = tuple(stop)
         self.is_truncated: Callable[[Sequence[int]], bool] = lambda ids: False
         self.last_verdicts: list[Verdict] = []
+        self._calls = (0, 0)  # step, calls since
         self.__name__ = kind
 
     def __call__(
@@ -66,11 +67,14 @@ class VerifierReward:
                 "the training set has no column 'answer': the verifier needs the gold answer of each problem"
             )
         metadata = columns.get("metadata") or [None] * len(prompts)
+        step = getattr(columns.get("trainer_state"), "global_step", self._calls[0])
+        self._calls = (step, self._calls[1] + 1 if step == self._calls[0] else 0)
         items = []
-        for text, ids, gold, meta in zip(completions, completion_ids, golds, metadata, strict=True):
+        for i, (text, ids, gold, meta) in enumerate(zip(completions, completion_ids, golds, metadata, strict=True)):
             text, stopped = cut_at_stop(completion_text(text), self.stop)
             cut = self.is_truncated(ids) and not stopped
-            items.append(JudgeItem(gold=str(gold), response=text, metadata=_mapping(meta), truncated=cut))
+            name = f"step {step}/{self._calls[1]}/{i}"
+            items.append(JudgeItem(str(gold), text, _mapping(meta), cut, name))
         self.last_verdicts = self.judge.judge_many(items)
         return [self.table[v.outcome] for v in self.last_verdicts]
 

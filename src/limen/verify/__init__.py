@@ -6,6 +6,6 @@
 Every verdict is one of four outcomes: correct, wrong, no_answer, unjudged (timeout, memory, crash, gold).
 """
 
-from limen.verify.pool import JudgeItem, VerifierPool, judge
+from limen.verify.pool import JudgeItem, VerifierPool, judge, sample_name
 
-__all__ = ["JudgeItem", "VerifierPool", "judge"]
+__all__ = ["JudgeItem", "VerifierPool", "judge", "sample_name"]

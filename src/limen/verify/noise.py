@@ -2,7 +2,7 @@
 
 Kinds and conditions of "Delay, Plateau, or Collapse": false negatives and false positives, at random, by relative
 error, or by what a response contains or lacks; mixed with the true verifier at a ratio. Every draw is a hash of
-(seed, gold, response): the same response to the same problem is always judged the same way.
+(seed, gold, response), and of the sample's name where `per` is `sample`.
 """
 
 from __future__ import annotations
@@ -37,6 +37,9 @@ class NoiseOptions(Options):
     """`contains`, `lacks`: this very text in the response."""
     true_ratio: float = Field(0.0, ge=0, le=1)
     """Share of all responses that the true verifier judges instead."""
+    per: Literal["response", "sample"] = "response"
+    """What a draw belongs to. `response`: the same response to the same problem is always judged the same way, which on
+    short answers makes even random errors systematic. `sample`: each sample is drawn anew."""
     seed: int = 0
 
     @model_validator(mode="after")
@@ -108,7 +111,14 @@ def _meets(layer: NoiseOptions, item: JudgeItem, verdict: Verdict) -> bool:
 
 def _draw(layer: NoiseOptions, purpose: str, item: JudgeItem) -> float:
     """Uniform in [0, 1)."""
-    return derive_seed(layer.seed, purpose, item.gold, item.response) / 2**63
+    if layer.per == "response":
+        return derive_seed(layer.seed, purpose, item.gold, item.response) / 2**63
+    if not item.sample:
+        raise ConfigError(
+            "noise with per: sample needs samples that have names (a run's rollouts, a training batch); these have "
+            "none: judge a run, or use per: response"
+        )
+    return derive_seed(layer.seed, purpose, item.gold, item.response, item.sample) / 2**63
 
 
 def _first(error: Exception) -> str:

@@ -12,7 +12,7 @@ from queue import LifoQueue
 from types import TracebackType
 from typing import Any, Self
 
-from limen.types import Verdict, content_hash
+from limen.types import Rollout, Verdict, content_hash
 from limen.verify.base import MAX_STORED_ANSWER, Decision, Verifier
 from limen.verify.extract import JOIN
 from limen.verify.processes import Worker, Zygote
@@ -28,12 +28,19 @@ _REMEMBERED = 200_000
 @dataclass(frozen=True, slots=True)
 class JudgeItem:
     """One response to be judged. `metadata` is the problem's (choices, a Reasoning Gym entry, unit tests).
-    A `truncated` response has no answer, whatever it says."""
+    A `truncated` response has no answer, whatever it says. `sample` names this very sample among equal responses; only
+    noise that is drawn per sample looks at it."""
 
     gold: str
     response: str
     metadata: Mapping[str, Any] = field(default_factory=dict)
     truncated: bool = False
+    sample: str = ""
+
+
+def sample_name(rollout: Rollout) -> str:
+    """`JudgeItem.sample` of a stored rollout: its key in the run."""
+    return f"{rollout.problem_id}/{rollout.policy}/{rollout.step}/{rollout.sample_index}"
 
 
 _Key = tuple[str, str, str]

@@ -15,7 +15,7 @@ from limen.errors import DataError, StoreError
 from limen.store import Run
 from limen.store.schema import verdict_row
 from limen.types import Problem, Rollout
-from limen.verify.pool import JudgeItem, VerifierPool
+from limen.verify.pool import JudgeItem, VerifierPool, sample_name
 
 _BATCH = 1024
 
@@ -112,7 +112,7 @@ def _item(rollout: Rollout, problems: Mapping[str, Problem], run: Run) -> JudgeI
             f"{run.path} holds a response to problem {rollout.problem_id!r}, which is not in its problems.parquet: "
             "restore that file"
         )
-    return JudgeItem(problem.answer, rollout.text, problem.metadata, rollout.truncated)
+    return JudgeItem(problem.answer, rollout.text, problem.metadata, rollout.truncated, sample_name(rollout))
 
 
 def verifiers_of(run: Run) -> list[str]:
