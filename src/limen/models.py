@@ -1,4 +1,4 @@
-"""Models by name: a folder, a hub name, `tiny` (shipped with limen), `smollm2` (out of a pip package)."""
+"""Models by name: a folder, a hub name, `tiny` and `tiny-modes` (shipped with limen), `smollm2` (a pip package)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any
 
 from limen.errors import ModelError
 
-NAMED = ("tiny", "smollm2")
+NAMED = ("tiny", "tiny-modes", "smollm2")
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def load_model(
 ) -> LoadedModel:
     """Load a model for sampling, scoring or training.
 
-    name: `tiny`, `smollm2`, a folder saved by `save_pretrained` (a LoRA adapter's too, where peft is installed), or
+    name: `tiny`, `tiny-modes`, `smollm2`, a folder saved by `save_pretrained` (a LoRA adapter's too, where peft is installed), or
         a hub name.
     device: `cpu`, `cuda`, `cuda:1`; the first GPU if there is one, else the CPU.
     dtype: `float32`, `bfloat16`, `float16`; float32 on the CPU (bfloat16 is slower there), bfloat16 on a GPU.
@@ -88,8 +88,8 @@ def load_tokenizer(name: str | Path, trust_remote_code: bool = False) -> Any:
 
 def resolve_model(name: str | Path) -> str:
     """Folder or hub name that transformers can load. Converts `smollm2` on its first use (about 40 s)."""
-    if str(name) == "tiny":
-        return str(_tiny_folder())
+    if str(name) in _SHIPPED:
+        return str(_shipped_folder(str(name)))
     if str(name) == "smollm2":
         return str(_smollm2_folder())
     path = Path(name).expanduser()
@@ -112,12 +112,16 @@ def cache_folder() -> Path:
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "spiece.model")
 
 
-def _tiny_folder() -> Path:
-    folder = Path(str(resources.files("limen") / "lab" / "tiny_base"))
+_SHIPPED = {"tiny": "tiny_base", "tiny-modes": "tiny_modes_base"}
+
+
+def _shipped_folder(name: str) -> Path:
+    folder = Path(str(resources.files("limen") / "lab" / _SHIPPED[name]))
     if not (folder / "config.json").exists():
+        forms = " --forms 2" if name == "tiny-modes" else ""
         raise ModelError(
-            "the tiny base model is not in this installation of limen (no lab/tiny_base): make it with "
-            "`limen lab train-base`, and give its folder"
+            f"the model '{name}' is not in this installation of limen (no lab/{_SHIPPED[name]}): make it with "
+            f"`limen lab train-base{forms}`, and give its folder"
         )
     return folder
 

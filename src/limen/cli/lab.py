@@ -19,6 +19,9 @@ lab = typer.Typer(
 
 def register(app: typer.Typer) -> None:
     """Add `limen demo` and `limen lab ...` to `app`."""
+    from limen.cli import lab_bandit
+
+    lab_bandit.register(app)
     app.command("demo")(demo)
     app.add_typer(lab)
 
@@ -28,22 +31,29 @@ def train_base(
     out: Annotated[Path, typer.Option(help="Folder for the model; must be new or empty.")],
     seed: Annotated[int, typer.Option(help="Seed of initialisation, data order and label noise.")] = 0,
     steps: Annotated[int, typer.Option(min=1, help="Batches of 256.")] = 1500,
+    forms: Annotated[int, typer.Option(min=1, max=2, help="2: the base that answers in code or in language.")] = 1,
 ) -> None:
-    """Train the tiny base model (334,080 parameters) from a seed: a few minutes on two cores."""
+    """Train a tiny base model (334,000 parameters) from a seed: a few minutes on one or two cores."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from limen.errors import StoreError
     from limen.lab.tiny_base import BaseRecipe
     from limen.lab.tiny_base import train_base as run
+    from limen.lab.tiny_modes import ModesRecipe, train_modes_base
 
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise StoreError(f"{out} is there and not an empty folder: choose another --out")
     columns = (TextColumn("training the base"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, TextColumn("loss {task.fields[loss]:.3f}")) as bar:
         task = bar.add_task("train", total=steps, loss=float("nan"))
-        info = run(
-            out, BaseRecipe(seed=seed, steps=steps), lambda step, _, loss: bar.update(task, completed=step, loss=loss)
-        )
+
+        def show(step: int, _: int, loss: float) -> None:
+            bar.update(task, completed=step, loss=loss)
+
+        if forms == 2:
+            info = train_modes_base(out, ModesRecipe(seed=seed, steps=steps), show)
+        else:
+            info = run(out, BaseRecipe(seed=seed, steps=steps), show)
     print(f"{info['parameters']:,} parameters, loss {info['final_loss']:.3f}, {info['seconds']} s: {out}")
 
 

@@ -7,6 +7,7 @@ problems (`limen.problems.arithmetic`, split "test") never occur in its training
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -47,15 +48,15 @@ class BaseRecipe:
     feed_forward: int = 256
 
 
-def make_tokenizer() -> PreTrainedTokenizerFast:
-    """One token a character; encoding and decoding round-trip exactly."""
+def make_tokenizer(words: tuple[str, ...] = ()) -> PreTrainedTokenizerFast:
+    """One token a character, and one for each of `words`; encoding and decoding round-trip exactly."""
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
-    vocabulary = {c: i for i, c in enumerate(CHARACTERS)}
-    vocabulary |= {s: len(CHARACTERS) + i for i, s in enumerate(SPECIAL)}
+    vocabulary = {s: i for i, s in enumerate((*CHARACTERS, *SPECIAL, *words))}
     tokenizer = Tokenizer(models.WordLevel(vocab=vocabulary, unk_token="<unk>"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+    pattern = "|".join([*map(re.escape, words), r"[\s\S]"])
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(pattern), "isolated")
     tokenizer.decoder = decoders.Fuse()
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
@@ -68,15 +69,15 @@ def make_tokenizer() -> PreTrainedTokenizerFast:
     )
 
 
-def make_model(recipe: BaseRecipe) -> LlamaForCausalLM:
-    """Randomly initialised from `recipe.seed`."""
+def make_model(recipe: BaseRecipe, words: int = 0) -> LlamaForCausalLM:
+    """Randomly initialised from `recipe.seed`, with `words` more tokens than characters and special ones."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(recipe.seed)
     return LlamaForCausalLM(
         LlamaConfig(
-            vocab_size=len(CHARACTERS) + len(SPECIAL),
+            vocab_size=len(CHARACTERS) + len(SPECIAL) + words,
             hidden_size=recipe.width,
             intermediate_size=recipe.feed_forward,
             num_hidden_layers=recipe.layers,
@@ -123,19 +124,32 @@ def train_base(
 
     `progress(step, steps, loss)` is called after each step. On one machine the same seed gives the same weights.
     """
-    import torch
-
     recipe = recipe or BaseRecipe()
     pools = [encode(arithmetic_problems((f,), "train")) for f in FAMILIES]
     rng = np.random.default_rng(recipe.seed)
-    model = make_model(recipe).train()
+    model = make_model(recipe)
+    return fit(model, make_tokenizer(), recipe, lambda: noisy_batch(pools, recipe, rng), out, progress)
+
+
+def fit(
+    model: LlamaForCausalLM,
+    tokenizer: PreTrainedTokenizerFast,
+    recipe: BaseRecipe,
+    batch: Callable[[], tuple[NDArray[np.int64], NDArray[np.int64]]],
+    out: Path,
+    progress: Callable[[int, int, float], None] | None = None,
+) -> dict[str, Any]:
+    """`recipe.steps` AdamW steps of maximum likelihood on what `batch` gives; saves all to `out`."""
+    import torch
+
+    model.train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=recipe.lr, betas=(0.9, 0.99), weight_decay=0.01)
     start = time.monotonic()
     loss_value = float("nan")
     for step in range(1, recipe.steps + 1):
         for group in optimizer.param_groups:
             group["lr"] = recipe.lr * min(1.0, step / recipe.warmup)
-        ids, labels = noisy_batch(pools, recipe, rng)
+        ids, labels = batch()
         loss = model(input_ids=torch.from_numpy(ids), labels=torch.from_numpy(labels)).loss
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
@@ -153,6 +167,6 @@ def train_base(
     }
     out.mkdir(parents=True, exist_ok=True)
     model.eval().save_pretrained(out)
-    make_tokenizer().save_pretrained(out)
+    tokenizer.save_pretrained(out)
     write_json(out / "recipe.json", info)
     return info
