@@ -10,7 +10,8 @@ import numpy as np
 
 from limen.lab.bandit import ETA, OBJECTIVES, ROWS, Floats, Row, V, alpha, draw_logits, draw_x, run
 from limen.report.export import csv_text
-from limen.report.figures import COLORS, GAINED, INK, LOST, NEVER, SOFT, STYLE
+from limen.report.figures import _STYLE as STYLE
+from limen.report.figures import COLORS, GAINED, INK, LOST, NEVER, SOFT
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -82,29 +82,37 @@ def train_policy(study: Study, name: str, seed: int, settings: Mapping[str, Any]
 
 
 def sample_policy(
-    study: Study, out: Path, model: str, policy: str, n: int | None = None, temperature: float = 1.0, step: int = 0
+    study: Study,
+    out: Path,
+    model: str,
+    policy: str,
+    n: int | None = None,
+    temperature: float = 1.0,
+    step: int = 0,
+    **more: Any,
 ) -> Path:
-    """Sample the held-out problems into `out`, with log-probabilities."""
+    """Sample the held-out problems into `out`, with log-probabilities; `more` overrides settings of sampling."""
     from limen.config import SampleSettings
     from limen.sampling import sample_run
 
-    settings = SampleSettings.make(
-        model=model,
-        problems=TEST,
-        limit=study.limit,
-        n=n or study.n,
-        temperature=temperature,
-        max_tokens=MAX_TOKENS,
-        template="plain",
-        verifier=VERIFIER,
-        policy=policy,
-        step=step,
-        seed=derive_seed(0, "study", out.parent.name, policy) % 2**31,
-        device=study.device,
-        dtype="float32",
-        logprobs=True,
-    )
-    sample_run(settings, out, progress=False)
+    values: dict[str, Any] = {
+        "model": model,
+        "problems": TEST,
+        "limit": study.limit,
+        "n": n or study.n,
+        "temperature": temperature,
+        "max_tokens": MAX_TOKENS,
+        "template": "plain",
+        "verifier": VERIFIER,
+        "policy": policy,
+        "step": step,
+        "seed": derive_seed(0, "study", out.parent.name, policy) % 2**31,
+        "device": study.device,
+        "dtype": "float32",
+        "logprobs": True,
+        **more,
+    }
+    sample_run(SampleSettings.make(**values), out, progress=False)
     return out
 
 

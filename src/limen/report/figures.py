@@ -22,7 +22,7 @@ text, and none of them near the two that mean lost and gained."""
 DASHES: tuple[Any, ...] = ("-", "-", (0, (6, 2.5)), (0, (1.5, 2)), (0, (7, 2, 1.5, 2)), (0, (4, 1.5)), (0, (1, 2)), "-")
 CONTROL = "#77726a"
 KEPT, GAINED, LOST, NEVER = "#8f8a80", "#0072b2", "#d55e00", "#d8d3c8"
-STYLE = {
+_STYLE = {
     "font.family": "sans-serif",
     "font.sans-serif": ["Helvetica Neue", "Arial", "Liberation Sans", "DejaVu Sans"],
     "font.size": 8.5,
@@ -55,7 +55,7 @@ def write_figures(data: ReportData, folder: Path) -> list[Path]:
 
     folder.mkdir(parents=True, exist_ok=True)
     made = []
-    with mpl.rc_context(STYLE):
+    with mpl.rc_context(_STYLE):
         for name, draw in _figures(data).items():
             figure = Figure(layout="constrained")
             draw(figure)
