@@ -42,8 +42,8 @@ def load_model(
 ) -> LoadedModel:
     """Load a model for sampling, scoring or training.
 
-    name: `tiny`, `tiny-modes`, `smollm2`, a folder saved by `save_pretrained` (a LoRA adapter's too, where peft is installed), or
-        a hub name.
+    name: `tiny`, `tiny-modes`, `smollm2`, a folder saved by `save_pretrained` (a LoRA adapter's too, where peft is
+        installed), or a hub name.
     device: `cpu`, `cuda`, `cuda:1`; the first GPU if there is one, else the CPU.
     dtype: `float32`, `bfloat16`, `float16`; float32 on the CPU (bfloat16 is slower there), bfloat16 on a GPU.
     trust_remote_code: run Python code that comes with the model. Off unless you read that code.
