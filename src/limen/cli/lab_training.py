@@ -1,4 +1,4 @@
-"""`limen lab methods` and `limen lab noise`."""
+"""`limen lab methods`, `limen lab noise` and `limen lab dynamics`."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ def register(lab: typer.Typer) -> None:
     """Add this module's commands to `limen lab`."""
     lab.command("methods")(methods)
     lab.command("noise")(noise)
+    lab.command("dynamics")(dynamics)
 
 
 def methods(
@@ -74,3 +75,32 @@ def noise(
         return
     names = list(PATTERNS) if which == "all" else which.split(",")
     print(run_noise(study, names, numbers(seeds), jobs))
+
+
+def dynamics(
+    out: Out,
+    seeds: Seeds = "0,1,2",
+    jobs: Jobs = 1,
+    steps: Steps = 200,
+    n: Annotated[int, typer.Option("-n", min=1, help="Samples of each held-out problem.")] = 256,
+    base: Base = "tiny",
+    device: Device = "cpu",
+    every: Annotated[int, typer.Option(min=1, help="Steps between two probes.")] = 5,
+    checkpoints: Annotated[int, typer.Option(min=1, help="Checkpoints that are sampled.")] = 4,
+    probe_size: Annotated[int, typer.Option(min=1, help="Probe problems, 4 responses each.")] = 512,
+    schedules: Annotated[
+        str, typer.Option(help="Of decay (the demo's recipe), constant (3e-4), gentle (1e-4).")
+    ] = "decay,constant,gentle",
+    limit: Limit = None,
+    only: Only = None,
+) -> None:
+    """GRPO against SELF under a probe: figures 2, 7 and 8, and whether each trend of the paper appears."""
+    from limen.lab.dynamics_study import DynamicsStudy, run_dynamics, run_one
+    from limen.lab.policies import Study
+
+    study = Study(out, steps, n, base, device, limit)
+    whole = DynamicsStudy(study, every, checkpoints, probe_size, tuple(schedules.split(",")))
+    if only is not None:
+        run_one(whole, only, numbers(seeds)[0])
+        return
+    print(run_dynamics(whole, numbers(seeds), jobs))

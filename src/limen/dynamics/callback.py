@@ -43,8 +43,8 @@ class DynamicsProbe(TrainerCallback):  # type: ignore[misc]
         `output_dir/limen`. epsilon: of the clip range. entropies: also the policy's token entropy on the probe set.
     base: a frozen copy of the base model; with it the training batch's perplexity under the base is followed (own
         samples under the base, fig. 4 left), at the price of its memory.
-    precision: None scores in the precision of the weights; "bf16" under autocast, which is faster and noisier: the
-        changes of one step can be smaller than its rounding. `noise` says what the rounding is.
+    precision: None scores in the precision of the weights; "tf32" (CUDA) and "bf16" (autocast) are faster and noisier:
+        the changes of one step can be smaller than their rounding. `noise` says what the rounding is.
 
     `trainer.add_callback(probe)` serves as well, without the quantities of the training batch. In a distributed run the
     main process scores. Raises `ConfigError` under FSDP and DeepSpeed, where no process holds the whole model.
@@ -63,8 +63,8 @@ class DynamicsProbe(TrainerCallback):  # type: ignore[misc]
     ) -> None:
         if every < 1:
             raise ConfigError(f"every is {every}: give the optimizer steps between two probes, at least 1")
-        if precision not in (None, "bf16"):
-            raise ConfigError(f"precision is {precision!r}: None (that of the weights) or 'bf16'")
+        if precision not in (None, "tf32", "bf16"):
+            raise ConfigError(f"precision is {precision!r}: None (that of the weights), 'tf32' or 'bf16'")
         self.pairs = probe if isinstance(probe, ProbePairs) else load_probe(probe)
         self.every, self.epsilon, self.entropies = every, epsilon, entropies
         self.run_dir = None if run_dir is None else Path(run_dir)
@@ -192,14 +192,17 @@ class DynamicsProbe(TrainerCallback):  # type: ignore[misc]
 
     @contextmanager
     def _scoring(self, model: Any) -> Iterator[None]:
-        """Eval mode, and autocast where asked for; the model is left as it was."""
-        training = model.training
+        """Eval mode, and less precision where asked for; everything is left as it was."""
+        training, matmul = model.training, torch.get_float32_matmul_precision()
         model.eval()
         try:
+            if self.precision == "tf32":
+                torch.set_float32_matmul_precision("high")
             with torch.autocast(model.device.type, torch.bfloat16, enabled=self.precision == "bf16"):
                 yield
         finally:
             model.train(training)
+            torch.set_float32_matmul_precision(matmul)
 
     def _clock(self, model: Any) -> float:
         if model.device.type == "cuda":
@@ -229,11 +232,15 @@ def training_batch(trainer: Any) -> list[ScoreRequest]:
 
 
 def noise_floor(scorer: PackedScorer, pairs: ProbePairs, count: int = 64) -> dict[str, float]:
-    """How far a response's per-token mean moves (nats) when the same policy scores it in another batch: mean and
-    largest over some pairs scored one by one. Two scorings of equal weights in the same batches differ by nothing."""
+    """How far a response's per-token mean lies (nats) from that of the same policy scored one by one in the weights'
+    own precision: mean and largest over some pairs. Two scorings of equal weights in one way differ by nothing."""
     places = list(range(0, len(pairs), max(1, len(pairs) // count)))[:count]
     together = scorer().mean_N[places]
-    alone = [PackedScorer(scorer.runner, [pairs.request_N[i]])().mean_N[0] for i in places]
+    matmul = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    with torch.autocast(scorer.runner.device.type, enabled=False):
+        alone = [PackedScorer(scorer.runner, [pairs.request_N[i]])().mean_N[0] for i in places]
+    torch.set_float32_matmul_precision(matmul)
     gaps = abs(together - alone)
     return {"noise_mean": mean(gaps), "noise_max": float(gaps.max())}
 

@@ -93,13 +93,13 @@ class VllmSettings(Settings):
 class ProbeSettings(Settings):
     """Probing during training (`limen.dynamics.DynamicsProbe`). `run`: a probe set of `limen probe build`; `every`:
     optimizer steps between two probes; `base`: keep the base in memory and follow the perplexity of the policy's own
-    samples under it; `precision`: "bf16" scores under autocast, faster and noisier."""
+    samples under it; `precision`: that of the weights, or "tf32" (CUDA) or "bf16", which are faster and noisier."""
 
     run: str
     every: Count = 10
     entropies: bool = True
     base: bool = False
-    precision: Literal["bf16"] | None = None
+    precision: Literal["tf32", "bf16"] | None = None
 
 
 class TrainSettings(Settings):
