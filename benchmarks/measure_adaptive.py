@@ -2,11 +2,12 @@
 
     limen sample --model tiny --problems 'arithmetic:all?split=test&size=300' -n 256 --out runs/a
     limen sample --model tiny --problems 'arithmetic:all?split=test&size=300' -n 256 --seed 1 --out runs/b
-    python benchmarks/measure_adaptive.py runs/a runs/b [--batch 1 16]
+    python benchmarks/measure_adaptive.py runs/a runs/b [--figure adaptive.png]
 
-The stopping rule is replayed on the stored order of samples, so both ways see the very same responses: a problem stops
-at its r-th success, or rather at the end of the batch in which that falls (the samples after it cost tokens and are
-not counted). Prints a Markdown table; the two runs stand for base and trained policy in the support table.
+The stopping rule is replayed on the stored order of samples, so both ways see the very same responses. A problem stops
+at its r-th success ("one by one"), or at the end of the block in which that falls, with the blocks that `limen sample
+--stop-after-successes` draws (the samples after the r-th success cost tokens and are not counted). Prints a Markdown
+table; the two runs stand for base and trained policy in the support table.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import argparse
 import numpy as np
 
 from limen.measure import CountTable, StopRule, compare, pass_curve
+from limen.sampling.stopping import block
 from limen.store import Run
 
 SAMPLES = ["problem_id", "sample_index", "outcome"]
@@ -34,14 +36,22 @@ def load(path):
     return ids, correct, both["n_tokens"].to_numpy().reshape(len(ids), n)
 
 
-def stopped(name, ids, correct, tokens, r, batch):
+def drawn_in_blocks(N, r, most):
+    """Samples drawn of each problem that needed N of them, in the blocks of `limen sample`."""
+    ends = [0]
+    while ends[-1] < most:
+        ends.append(min(most, ends[-1] + block(ends[-1], r)))
+    return np.array(ends)[np.searchsorted(ends, N)]
+
+
+def stopped(name, ids, correct, tokens, r, blocks):
     """The counts that the rule leaves, and the tokens that it costs."""
     n = correct.shape[1]
     total = correct.cumsum(axis=1)
     ended = total[:, -1] >= r
     N = np.where(ended, (total >= r).argmax(axis=1) + 1, n)
     c = np.where(ended, r, total[:, -1])
-    drawn = np.minimum(-(-N // batch) * batch, n)
+    drawn = drawn_in_blocks(N, r, n) if blocks else N
     cost = int(tokens.cumsum(axis=1)[np.arange(len(ids)), drawn - 1].sum())
     return CountTable.of(name, ids, N, c, stop=StopRule(r, n)), cost
 
@@ -55,7 +65,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("base")
     parser.add_argument("trained")
-    parser.add_argument("--batch", type=int, nargs="+", default=[1, 16])
+    parser.add_argument("--figure", help="PNG of half-width against tokens")
     args = parser.parse_args()
     runs = {name: load(path) for name, path in (("base", args.base), ("trained", args.trained))}
     n = runs["base"][1].shape[1]
@@ -63,19 +73,47 @@ def main():
     full = {name: CountTable.of(name, ids, n, c.sum(axis=1)) for name, (ids, c, _) in runs.items()}
     spent = sum(int(t.sum()) for _, _, t in runs.values())
     heads = " | ".join(f"half-width pass@{k}" for k in ks)
-    print(f"| rule | batch | tokens | share | {heads} (over samples) | pass@{n} over problems | P/E/S/O |")
+    print(f"| rule | drawn | tokens | share | {heads} (over samples) | pass@{n} over problems | P/E/S/O |")
     print("|---" * (6 + len(ks)) + "|")
     rows = [("fixed n", "", full, spent)]
     for r in (1, 2, 4, 8):
-        for batch in args.batch:
-            parts = {name: stopped(name, *run, r, batch) for name, run in runs.items()}
-            rows.append((f"r = {r}", batch, {k: v[0] for k, v in parts.items()}, sum(v[1] for v in parts.values())))
-    for rule, batch, tables, tokens in rows:
+        for blocks in (False, True):
+            parts = {name: stopped(name, *run, r, blocks) for name, run in runs.items()}
+            how = "in blocks" if blocks else "one by one"
+            rows.append((f"r = {r}", how, {k: v[0] for k, v in parts.items()}, sum(v[1] for v in parts.values())))
+    points = []
+    for rule, how, tables, tokens in rows:
         s = compare(tables["base"], tables["trained"], ks=ks, draws=0).support
-        narrow = " | ".join(f"{w:.4f}" for w in widths(tables["base"], ks, "samples"))
+        over_samples = widths(tables["base"], ks, "samples")
+        narrow = " | ".join(f"{w:.4f}" for w in over_samples)
         wide = widths(tables["base"], ks, "problems")[-1]
+        points.append((rule, how, tokens / spent, over_samples))
         cells = f"{tokens} | {tokens / spent:.3f} | {narrow} | {wide:.4f} | {s.P}/{s.E}/{s.S}/{s.O}"
-        print(f"| {rule} | {batch} | {cells} |")
+        print(f"| {rule} | {how} | {cells} |")
+    if args.figure:
+        draw(points, ks, args.figure)
+
+
+def draw(points, ks, file):
+    """Half-width of pass@k (over samples) against the share of the tokens of a fixed n, blocks as drawn."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    shown = [p for p in points if p[1] != "one by one"]
+    figure, axis = plt.subplots(figsize=(6, 4))
+    for i, k in enumerate(ks):
+        axis.plot([p[2] for p in shown], [p[3][i] for p in shown], "o", label=f"pass@{k}")
+    for rule, _, share, found in shown:
+        axis.annotate(rule, (share, max(found)), textcoords="offset points", xytext=(4, 4), fontsize=8)
+    axis.axvline(0.25, color="0.6", linestyle=":")
+    axis.set(xlabel="tokens, as a share of those of a fixed n", ylabel="half-width of the 95% interval over samples")
+    axis.set_ylim(bottom=0)
+    axis.legend()
+    axis.grid(alpha=0.3)
+    figure.tight_layout()
+    figure.savefig(file, dpi=110)
 
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ class SampleSettings(Settings):
     split: str | None = Field(None, description="split of a hub dataset")
     limit: int | None = Field(None, ge=1, description="only the first so many problems")
     n: int = Field(1, ge=1, description="samples of each problem")
+    stop_after_successes: int | None = Field(None, ge=1, description="sample a problem until so many successes, or n")
     temperature: float = Field(1.0, ge=0, description="0 is greedy")
     top_p: float = Field(1.0, gt=0, le=1)
     top_k: int = Field(0, ge=0, description="0 switches it off")
@@ -74,6 +75,15 @@ class SampleSettings(Settings):
     def _greedy_once(self) -> Self:
         if self.temperature == 0 and self.n > 1:
             raise ValueError(f"temperature 0 draws the same response every time, but n is {self.n}: use n 1")
+        return self
+
+    @model_validator(mode="after")
+    def _stop_rule(self) -> Self:
+        r = self.stop_after_successes
+        if r is not None and self.verifier == "none":
+            raise ValueError("stop_after_successes counts correct samples, but verifier is none: name a verifier")
+        if r is not None and r >= self.n:
+            raise ValueError(f"stop_after_successes {r} with at most {self.n} samples never stops: give a larger n")
         return self
 
     @model_validator(mode="after")

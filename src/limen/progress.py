@@ -64,6 +64,12 @@ class Meter:
         elif self._show and time.monotonic() - self._lined >= LINE_SECONDS:
             self._line(note)
 
+    def forgo(self, samples: int) -> None:
+        """So many of the samples need not be drawn."""
+        self.total -= samples
+        if self._bar is not None:
+            self._bar.update(self._task, total=self.total)
+
     def _line(self, note: str = "") -> None:
         self._lined = time.monotonic()
         left = (self.total - self.done) * self.seconds / max(1, self.done - self.first)

@@ -225,3 +225,17 @@ def test_scoring_needs_an_engine_that_scores(problems, tmp_path):
     run = sample_run(settings(problems, n=1), tmp_path / "run", engine(), progress=False)
     with pytest.raises(ModelError, match="cannot score"):
         score_run(run.path, Mute(ResponsesPolicy(TABLE)), "x", progress=False)
+
+
+def test_a_start_that_failed_before_its_first_sample_binds_nothing(problems, tmp_path):
+    with pytest.raises(ModelError, match="do not fit"):
+        sample_run(
+            settings(problems, max_tokens=10_000), tmp_path / "run", Small(ResponsesPolicy(TABLE)), progress=False
+        )
+    run = sample_run(settings(problems, max_tokens=50), tmp_path / "run", engine(), progress=False)
+    assert run.settings["max_tokens"] == 50
+    assert len(rows(run)) == 80
+
+
+class Small(ExactEngine):
+    context = 100

@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from limen.errors import ConfigError
+
 _SAMPLE = "Sampling"
 _RUN = "Running"
 
@@ -24,6 +26,10 @@ def sample(
     out: Annotated[Path, typer.Option(help="Run folder; one that is there is gone on with.")],
     n: Annotated[int, typer.Option("-n", "--n", help="Samples of each problem; more than before tops up.")] = 1,
     limit: Annotated[int | None, typer.Option(help="Only the first so many problems.")] = None,
+    stop_after_successes: Annotated[
+        int | None, typer.Option(help="Stop a problem at so many successes; it has at most --max-samples.")
+    ] = None,
+    max_samples: Annotated[int | None, typer.Option(help="Most samples of a problem that does not stop.")] = None,
     temperature: Annotated[float, typer.Option(rich_help_panel=_SAMPLE, help="0 is greedy.")] = 1.0,
     top_p: Annotated[float, typer.Option(rich_help_panel=_SAMPLE)] = 1.0,
     top_k: Annotated[int, typer.Option(rich_help_panel=_SAMPLE, help="0 switches it off.")] = 0,
@@ -81,7 +87,8 @@ def sample(
         columns=_columns(column or []),
         split=split,
         limit=limit,
-        n=n,
+        n=_most(n, stop_after_successes, max_samples),
+        stop_after_successes=stop_after_successes,
         temperature=temperature,
         top_p=top_p,
         top_k=top_k,
@@ -143,6 +150,19 @@ def score(
         typer.echo(
             f"  noise floor (other batching): mean {result['noise_mean']:.1e}, at most {result['noise_max']:.1e} nats"
         )
+
+
+def _most(n: int, stop: int | None, most: int | None) -> int:
+    """Samples of each problem: -n, or --max-samples beside a stopping rule."""
+    if most is None and stop is None:
+        return n
+    if most is None or stop is None or n != 1:
+        given = f"-n {n}" if n != 1 else "the other alone"
+        raise ConfigError(
+            f"--stop-after-successes and --max-samples go together and take the place of -n (here: {given}): "
+            "give both, such as --stop-after-successes 2 --max-samples 1024"
+        )
+    return most
 
 
 def _print(run: Any, as_json: bool) -> None:

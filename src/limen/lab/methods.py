@@ -204,8 +204,8 @@ def figure(results: Mapping[str, Sequence[Mapping[str, Any]]], control: Comparis
 
 _HEAD = """\
 The tiny base trained by each method with the recipe "{recipe}" for {steps} steps of 64 prompts x 8 responses
-({seeds} training seeds), {M} held-out problems, n = {n}. *E* gained and *S* lost are counted against the base's first draw; *chance*: what two
-runs of one policy would show each way; *p*: exact McNemar. *H token*: mean -log of the sampled tokens (nats);
-*H answer*: entropy of the answers at 32 samples; *Δ+*: change of the per-token log-likelihood of the base's own
-correct responses.
+({seeds} training seeds), {M} held-out problems, n = {n}. *E* gained and *S* lost are counted against the base's
+first draw; *chance*: what two runs of one policy would show each way; *p*: exact McNemar. *H token*: mean -log of the
+sampled tokens (nats); *H answer*: entropy of the answers at 32 samples; *Δ+*: change of the per-token log-likelihood
+of the base's own correct responses.
 """

@@ -98,7 +98,10 @@ def _wanted(source: Source) -> int:
 
 def _with_samples(source: Source, least: int) -> set[str]:
     have = source.table.n_P + source.table.unjudged_P
-    return {p for p, n, m in zip(source.table.problem_ids, have, source.table.n_P, strict=True) if n >= least and m > 0}
+    enough = have >= least
+    if source.table.stop is not None:
+        enough |= source.table.c_P >= source.table.stop.r
+    return {p for p, e, m in zip(source.table.problem_ids, enough, source.table.n_P, strict=True) if e and m > 0}
 
 
 def _from_run(run: Run, verifier: str | None) -> list[Source]:

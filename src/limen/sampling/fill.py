@@ -16,6 +16,7 @@ from limen.progress import Meter
 from limen.sampling.alarm import RepeatAlarm
 from limen.sampling.leases import LeaseLost, Leases
 from limen.sampling.recorder import Recorder
+from limen.sampling.stopping import Stopping
 from limen.store import Run
 from limen.types import Prompt, Rollout, SamplingParams, content_hash, derive_seed
 from limen.verify import VerifierPool
@@ -24,6 +25,8 @@ log = logging.getLogger(__name__)
 
 UNIT_SAMPLES = 512
 """About so many samples make a unit that one of several processes leases at a time."""
+ADAPTIVE_SAMPLES = 16
+"""What a problem is taken to need at most for the size of a unit, where sampling stops early."""
 
 
 class Filling:
@@ -85,39 +88,61 @@ class Filling:
 
     def _units(self) -> dict[str, list[Prompt]]:
         """Problems in groups of about `UNIT_SAMPLES` samples, the same in every process that has the same problems."""
-        size = max(1, UNIT_SAMPLES // self.settings.n)
+        n = self.settings.n if self.settings.stop_after_successes is None else min(self.settings.n, ADAPTIVE_SAMPLES)
+        size = max(1, UNIT_SAMPLES // n)
         groups = [list(self.prompts[i : i + size]) for i in range(0, len(self.prompts), size)]
         return {content_hash([p.problem_id for p in group]): group for group in groups}
 
     def _unit(self, prompts: Sequence[Prompt], recorder: Recorder) -> None:
         stored = self._stored()
-        requests = self._requests(prompts, stored)
         prompt_of = {p.problem_id: p for p in prompts}
+        stop = self._stopping(prompts, stored)
         with recorder:
             if self.pool is not None:
                 for rollout in self._unjudged(prompt_of, stored, self.pool.version):
                     recorder.add(rollout, stored=True)
-            for sample in self.engine.sample(requests, self.params):
-                recorder.add(self._rollout(sample, prompt_of[sample.problem_id]))
-                self.drawn[sample.problem_id] += 1
-                if sample.token_ids is not None and self.params.temperature > 0:
-                    self.alarm.add(sample.problem_id, sample.token_ids, sample.log_q)
-                self.meter.advance(1, len(sample.token_ids or ()), _note(recorder))
+            if stop is None:
+                self._draw(self._requests(prompts, stored), prompt_of, recorder)
+                return
+            while wanted := stop.wanted(recorder.correct):
+                requests = [self._request(prompt_of[pid], indices) for pid, indices in wanted.items()]
+                self._draw(requests, prompt_of, recorder)
+                recorder.settle()
+            self.meter.forgo(stop.spared)
+
+    def _draw(self, requests: list[SampleRequest], prompt_of: dict[str, Prompt], recorder: Recorder) -> None:
+        for sample in self.engine.sample(requests, self.params):
+            recorder.add(self._rollout(sample, prompt_of[sample.problem_id]))
+            self.drawn[sample.problem_id] += 1
+            if sample.token_ids is not None and self.params.temperature > 0:
+                self.alarm.add(sample.problem_id, sample.token_ids, sample.log_q)
+            self.meter.advance(1, len(sample.token_ids or ()), _note(recorder))
+
+    def _stopping(self, prompts: Sequence[Prompt], stored: set[tuple[str, int]]) -> Stopping | None:
+        """The stopping rule with what the folder says so far, or None where every problem gets n samples."""
+        if self.settings.stop_after_successes is None or self.pool is None:
+            return None
+        mine = self.mine & (ds.field("verifier") == self.pool.version) & (ds.field("outcome") == "correct")
+        known = Counter(pid for pid, *_ in self.run.keys("verdicts", mine))
+        ids = [p.problem_id for p in prompts]
+        return Stopping(self.settings.stop_after_successes, self.settings.n, ids, stored, known)
 
     def _stored(self) -> set[tuple[str, int]]:
         return {(pid, i) for pid, _, _, i in self.run.keys("rollouts", self.mine)}
 
     def _requests(self, prompts: Sequence[Prompt], stored: set[tuple[str, int]]) -> list[SampleRequest]:
-        """What is missing, each with its own seed: hash of (seed, run, policy, step, problem, sample)."""
+        """What is missing of n samples of each."""
         requests = []
         for prompt in prompts:
-            pid = prompt.problem_id
-            indices = tuple(i for i in range(self.settings.n) if (pid, i) not in stored)
-            who = (self.run.name, self.policy, self.step, pid)
-            seeds = tuple(derive_seed(self.settings.seed, *who, i) for i in indices)
+            indices = tuple(i for i in range(self.settings.n) if (prompt.problem_id, i) not in stored)
             if indices:
-                requests.append(SampleRequest(prompt, indices, seeds))
+                requests.append(self._request(prompt, indices))
         return requests
+
+    def _request(self, prompt: Prompt, indices: tuple[int, ...]) -> SampleRequest:
+        """Each sample has a seed of its own: hash of (seed, run, policy, step, problem, sample)."""
+        who = (self.run.name, self.policy, self.step, prompt.problem_id)
+        return SampleRequest(prompt, indices, tuple(derive_seed(self.settings.seed, *who, i) for i in indices))
 
     def _unjudged(self, prompt_of: dict[str, Prompt], stored: set[tuple[str, int]], version: str) -> Iterator[Rollout]:
         judged = {(p, i) for p, _, _, i in self.run.keys("verdicts", self.mine & (ds.field("verifier") == version))}

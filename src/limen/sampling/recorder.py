@@ -29,7 +29,7 @@ class Recorder:
     """Context manager: `add` rollouts from one thread; leaving it waits for the verdicts and writes all.
 
     pool: None stores without judging. guard: called before every write; what it raises ends the recording.
-    `outcomes` counts verdicts, `truncated` responses that reached max_tokens.
+    `outcomes` counts verdicts, `correct` the correct ones of each problem, `truncated` responses cut at max_tokens.
     Leaving by an exception writes what is finished and leaves the rest of the judging to the next start.
     """
 
@@ -43,7 +43,9 @@ class Recorder:
     ) -> None:
         self.problems, self.pool, self.seconds, self.guard = problems, pool, seconds, guard
         self.outcomes: Counter[str] = Counter()
+        self.correct: Counter[str] = Counter()
         self.truncated = 0
+        self._waiting = 0
         self._rollouts = run.writer("rollouts", seconds=float("inf"))
         self._verdicts = run.writer("verdicts", seconds=float("inf"))
         self._judged: list[tuple[Rollout, Verdict]] = []
@@ -69,8 +71,18 @@ class Recorder:
             if not stored:
                 self._rollouts.append(rollout_row(rollout))
         if self.pool is not None:
+            with self._lock:
+                self._waiting += 1
             self._queue.put(rollout)
         self._flush_when_due()
+
+    def settle(self) -> None:
+        """Wait until everything that was added is judged."""
+        assert self._work is not None
+        while self._waiting:
+            if self._work.done():
+                self._work.result()
+            time.sleep(0.002)
 
     def flush(self) -> None:
         """Make durable what is finished: rollouts first, then the verdicts on them."""
@@ -118,6 +130,8 @@ class Recorder:
         with self._lock:
             self._judged.extend(zip(batch, verdicts, strict=True))
             self.outcomes.update(v.outcome for v in verdicts)
+            self.correct.update(r.problem_id for r, v in zip(batch, verdicts, strict=True) if v.outcome == "correct")
+            self._waiting -= len(batch)
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None

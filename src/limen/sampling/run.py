@@ -62,6 +62,11 @@ def _open(settings: SampleSettings, out: Path, problems: Sequence[Problem], prom
         raise StoreError(f"{out} is a run of kind '{run.info.get('kind')}', not of sampling: choose another folder")
     stored = {**SampleSettings.model_construct(model="", problems="").model_dump(mode="json"), **run.settings}
     differ = differences(stored, wanted, EXTENT | SPEED)
+    if differ and _unused(run):
+        run.info.update(settings=wanted, status="running")
+        run.write_problems(problems, prompts)
+        run.save()
+        return run
     if differ:
         raise ConfigError(
             f"{out} holds a run with other settings ({'; '.join(differ)}): give the same settings to go on with it, or "
@@ -74,6 +79,17 @@ def _open(settings: SampleSettings, out: Path, problems: Sequence[Problem], prom
     run.write_problems(every, all_prompts)
     run.save()
     return run
+
+
+def _unused(run: Run) -> bool:
+    """Whether an earlier start failed before its first sample and nobody is at work: its settings bind nothing."""
+    if run.shards("rollouts"):
+        return False
+    try:
+        with _lock(run, share=False):
+            return True
+    except StoreError:
+        return False
 
 
 def _wider(settings: SampleSettings, stored: dict[str, Any], count: int) -> int | None:
