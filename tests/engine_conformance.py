@@ -31,6 +31,7 @@ class Subject:
     exact_seeds: bool = True
     long_text: str = ""
     model: str = "m"
+    tolerance: float = 1e-4
 
 
 def asks(subject, n, texts=None, seed=0):
@@ -170,7 +171,7 @@ def check_scores(subject):
         requests.append(ScoreRequest(prompt, s.token_ids))
         want.append([math.log(subject.next_probs(prompt, s.token_ids[:t])[x]) for t, x in enumerate(s.token_ids)])
     for ours, theirs in zip(subject.engine.score(requests), want, strict=True):
-        assert ours == pytest.approx(theirs, abs=1e-4)
+        assert ours == pytest.approx(theirs, abs=subject.tolerance)
 
 
 def check_resume_and_top_up(subject, tmp_path):

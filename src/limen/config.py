@@ -48,7 +48,17 @@ class SampleSettings(Settings):
     policy: str | None = Field(None, description="name of the policy in the tables; the model's own name otherwise")
     step: int = Field(0, ge=0, description="training step that the policy stands at")
     dtype: Literal["float32", "bfloat16", "float16"] | None = None
-    engine: Literal["transformers", "http"] = Field("transformers", description="what draws")
+    engine: Literal["transformers", "vllm", "http"] = Field("transformers", description="what draws")
+    need: tuple[Literal["token_ids", "raw_logprobs", "seeds", "score"], ...] = Field(
+        (), description="capabilities that the engine must have, else nothing is sampled"
+    )
+    decoding: Literal["auto", "plain", "slots", "graphs", "compile"] = Field(
+        "auto", description="how transformers decodes: by CUDA graphs where it can, or in the plain way"
+    )
+    gpus: int | None = Field(None, ge=1, description="GPUs that vllm uses, one process each; all otherwise")
+    ray: bool = Field(False, description="spread the engine over a Ray cluster")
+    ray_address: str | None = Field(None, description="address of the cluster; a local one is started otherwise")
+    workers: int | None = Field(None, ge=1, description="workers of the Ray cluster; one per GPU or core otherwise")
     url: tuple[str, ...] = Field((), description="addresses of OpenAI-compatible servers, with /v1")
     api: Literal["completions", "chat"] = Field("completions", description="which API of the servers")
     tokenizer: str | None = Field(None, description="the served model's tokenizer: folder or hub name")
@@ -92,6 +102,14 @@ class SampleSettings(Settings):
             raise ValueError("engine http needs the address of a server: url, such as http://localhost:8000/v1")
         if self.engine != "http" and self.url:
             raise ValueError(f"url is for engine http, but the engine is {self.engine}")
+        if self.gpus is not None and (self.engine != "vllm" or self.ray):
+            raise ValueError("gpus is for engine vllm without Ray (with Ray: workers)")
+        if (self.ray_address or self.workers) and not self.ray:
+            raise ValueError("ray_address and workers are for a run over Ray: set ray (--ray)")
+        if self.ray and self.engine == "http":
+            raise ValueError("engine http needs no Ray: give it every server's url")
+        if self.ray and self.share:
+            raise ValueError("with Ray one driver fills the folder: leave share out")
         return self
 
     @property
@@ -113,6 +131,12 @@ SPEED = frozenset(
         "verify_deadline",
         "flush_seconds",
         "keep_bad_golds",
+        "need",
+        "decoding",
+        "gpus",
+        "ray",
+        "ray_address",
+        "workers",
         "url",
         "concurrency",
         "timeout",

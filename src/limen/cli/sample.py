@@ -50,8 +50,23 @@ def sample(
     step: Annotated[int, typer.Option(help="Training step that the policy stands at.")] = 0,
     logprobs: Annotated[bool, typer.Option("--logprobs", help="Store raw log-probabilities.")] = False,
     engine: Annotated[
-        str, typer.Option(rich_help_panel=_RUN, help="transformers, or http for servers.")
+        str, typer.Option(rich_help_panel=_RUN, help="transformers, vllm, or http for servers.")
     ] = "transformers",
+    decoding: Annotated[
+        str, typer.Option(rich_help_panel=_RUN, help="transformers: auto, plain, slots, graphs, compile.")
+    ] = "auto",
+    gpus: Annotated[int | None, typer.Option(rich_help_panel=_RUN, help="GPUs that vllm uses; all otherwise.")] = None,
+    ray: Annotated[
+        bool, typer.Option("--ray", rich_help_panel=_RUN, help="Spread the work over a Ray cluster.")
+    ] = False,
+    ray_address: Annotated[
+        str | None, typer.Option(rich_help_panel=_RUN, help="Cluster to join, such as auto; a local one otherwise.")
+    ] = None,
+    workers: Annotated[int | None, typer.Option(rich_help_panel=_RUN, help="Workers of the Ray cluster.")] = None,
+    need: Annotated[
+        list[str] | None,
+        typer.Option(rich_help_panel=_RUN, help="token_ids, raw_logprobs or seeds: sample only if the engine has it."),
+    ] = None,
     url: Annotated[
         list[str] | None, typer.Option(rich_help_panel=_RUN, help="Server, such as http://host:8000/v1; repeatable.")
     ] = None,
@@ -102,6 +117,12 @@ def sample(
         step=step,
         dtype=dtype,
         engine=engine,
+        decoding=decoding,
+        gpus=gpus,
+        ray=ray,
+        ray_address=ray_address,
+        workers=workers,
+        need=tuple(need or ()),
         url=tuple(url or ()),
         api=api,
         tokenizer=tokenizer,

@@ -21,6 +21,8 @@ from limen.engines.batching import (
     without,
 )
 from limen.engines.decoding import Decoding
+from limen.engines.fast_path import Decoding as Way
+from limen.engines.fast_path import FastPath
 from limen.engines.protocol import Capabilities, Sample, SampleRequest, ScoreRequest
 from limen.engines.requests_check import check_requests
 from limen.engines.runner import Runner
@@ -41,13 +43,17 @@ class TransformersEngine:
     batch_size: rows decoded together; found from the free memory where it is not given, and halved when a GPU runs
         out of it.
     logprobs: also return raw log-probabilities of the sampled tokens.
+    decoding: `auto` decodes by CUDA graphs on a GPU where the model allows it (see `limen.engines.fast_path`), and in
+        the plain way elsewhere; `plain`, `slots`, `graphs` and `compile` ask for one.
 
     The same (seed, prompt) gives the same response whatever the batch, up to rounding of the logits.
     """
 
     name = "transformers"
 
-    def __init__(self, loaded: LoadedModel, batch_size: int | None = None, logprobs: bool = False) -> None:
+    def __init__(
+        self, loaded: LoadedModel, batch_size: int | None = None, logprobs: bool = False, decoding: Way = "auto"
+    ) -> None:
         if batch_size is not None and batch_size < 1:
             raise ModelError(f"batch size is {batch_size}: give at least 1")
         self.loaded = loaded
@@ -57,6 +63,7 @@ class TransformersEngine:
         self.logprobs = logprobs
         self.eos_ids = self.runner.eos_ids(loaded.tokenizer)
         self.capabilities = Capabilities(token_ids=True, raw_logprobs=True, seeds=True, score=True)
+        self.fast = FastPath(self.runner, decoding, logprobs)
         self._stops: dict[tuple[str, ...], StopStrings] = {}
 
     @classmethod
@@ -78,6 +85,11 @@ class TransformersEngine:
         if not requests:
             return
         max_rows = self.batch_size or self._max_rows(requests, params)
+        if self.fast.usable:
+            requests = yield from self.fast.sample(requests, params, max_rows, self.eos_ids, self._stop(params))
+        yield from self._plain(requests, params, max_rows)
+
+    def _plain(self, requests: list[SampleRequest], params: SamplingParams, max_rows: int) -> Iterator[Sample]:
         tokens = PREFILL_TOKENS.get(self.runner.device.type, 16_384)
         queue = deque(plan(requests, max_rows, tokens, self.runner.can_pad))
         while queue:

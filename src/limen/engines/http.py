@@ -60,7 +60,7 @@ class HTTPEngine:
         self.gate = Gate(min(8, concurrency), concurrency)
         self.concurrency, self.tries, self.first_wait = concurrency, tries, first_wait
         self.dialect = Dialect(ids=tokenizer is not None and api == "completions")
-        self.capabilities = Capabilities(token_ids=False, raw_logprobs=False, seeds=False, score=False)
+        self.capabilities = Capabilities(token_ids=False, raw_logprobs=False, seeds=False, score=False, top_k=False)
         self._served: str | None = None
         self._probed: set[tuple[bool, bool]] = set()
         self._lock = threading.Lock()
@@ -75,6 +75,11 @@ class HTTPEngine:
             if not request.prompt.text:
                 raise ModelError(f"problem {request.prompt.problem_id}: its prompt is empty")
         return self._sample([r for r in requests if r.sample_indices], params)
+
+    def prepare(self, prompt: Prompt, params: SamplingParams) -> None:
+        """Find out with a small request what the servers can do; `capabilities` hold from then on."""
+        check_params(params)
+        self._probe(prompt, params)
 
     def score(self, requests: Sequence[ScoreRequest]) -> list[NDArray[np.float32]]:
         """Servers do not score. Raises `ModelError`."""
@@ -210,7 +215,11 @@ class HTTPEngine:
             choice = self._learn(client, prompt, params, small, rng, stop)
         ids = isinstance(choice.get("token_ids"), list)
         raw = self.dialect.logprobs and _logprobs(choice) is not None and ids
-        self.capabilities = Capabilities(token_ids=ids, raw_logprobs=raw, seeds=self.dialect.seed, score=False)
+        # vLLM and SGLang draw each request with a generator of its own; elsewhere a seed is a best effort at most.
+        # OpenAI's fields have no top_k; without stop strings of the server's own, responses are cut here.
+        seeds = self.dialect.seed and self.dialect.extras == "vllm"
+        top_k = self.dialect.extras != "openai"
+        self.capabilities = Capabilities(ids, raw, seeds, score=False, top_k=top_k, stop=True)
         self._probed.add(kind)
         log.info("server dialect %s, %s", self.dialect, self.capabilities)
         if not ids:

@@ -56,6 +56,10 @@ class Capabilities:
     seeds: bool
     """The same seed gives the same response, whatever else is in the batch (up to rounding of the logits)."""
     score: bool
+    """Stored responses can be scored."""
+    top_k: bool = True
+    stop: bool = True
+    """Stop strings end a response; the token ids go up to the token that completed one, where there are ids."""
 
 
 @runtime_checkable

@@ -10,7 +10,20 @@ from limen.problems.prompt import Template, load_template
 
 
 def make_engine(settings: SampleSettings) -> Engine:
-    """Load the model, or find the servers. Raises `ModelError`."""
+    """Load the model, find the servers, or join the cluster. Raises `ModelError`."""
+    if settings.ray:
+        from limen.engines.ray_cluster import RayEngine
+
+        return RayEngine.start(settings)
+    return local_engine(settings)
+
+
+def local_engine(settings: SampleSettings) -> Engine:
+    """The engine in this process (vLLM: in processes of this machine)."""
+    if settings.engine == "vllm":
+        from limen.engines.vllm import open_vllm
+
+        return open_vllm(settings)
     if settings.engine == "http":
         from limen.engines.http import HTTPEngine
 
@@ -26,7 +39,7 @@ def make_engine(settings: SampleSettings) -> Engine:
     from limen.models import load_model
 
     loaded = load_model(settings.model, settings.device, settings.dtype, settings.trust_remote_code)
-    return TransformersEngine(loaded, settings.batch_size, settings.logprobs)
+    return TransformersEngine(loaded, settings.batch_size, settings.logprobs, settings.decoding)
 
 
 def find_tokenizer(settings: SampleSettings, engine: Engine | None) -> Any:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from limen.config import EXTENT, SPEED, SampleSettings, differences
+from limen.engines.needs import as_json, needs_of, prepare, require
 from limen.engines.protocol import Engine
 from limen.errors import ConfigError, StoreError
 from limen.problems import load_problems
@@ -42,7 +43,9 @@ def sample_run(settings: SampleSettings, out: str | Path, engine: Engine | None 
         with _lock(run, settings.share):
             engine = engine or make_engine(settings)
             params = settings.params(template.stop)
-            run.info["engine"] = engine.name
+            prepare(engine, prompts, params)
+            require(engine, needs_of(params, settings.logprobs, settings.need))
+            run.info["engine"], run.info["capabilities"] = engine.name, as_json(engine)
             run.info["verifier"] = None if pool is None else pool.version
             run.save()
             Filling(run, settings, prompts, engine, params, pool, progress).fill()

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pyarrow.dataset as ds
 
+from limen.engines.needs import require
 from limen.engines.protocol import Engine, ScoreRequest
-from limen.errors import DataError, ModelError
+from limen.errors import DataError
 from limen.progress import Meter
 from limen.store import Run
 from limen.store.schema import score_row
@@ -43,12 +44,12 @@ def score_run(
     Raises `DataError` where a response has no token ids or no stored prompt, `ModelError` for an engine that cannot
     score.
     """
-    if not engine.capabilities.score:
-        raise ModelError(f"the engine '{engine.name}' cannot score stored responses: use transformers")
+    require(engine, {"score": "scoring"})
     run = Run.open(path)
     where = _filter(policy, step)
     mine = ds.field("scorer") == scorer
     done = run.keys("scores", mine if where is None else mine & where)
+    _check_ids(run, where)
     prompts = run.prompts()
     total = run.table("rollouts", ["step"], where).num_rows
     means: list[float] = []
@@ -82,6 +83,17 @@ def score_run(
     return result
 
 
+def _check_ids(run: Run, where: ds.Expression | None) -> None:
+    """Refuse responses that are text only, before any is scored."""
+    lengths = run.table("rollouts", ["n_tokens"], where)["n_tokens"]
+    if lengths.null_count:
+        raise DataError(
+            f"{run.path}: {lengths.null_count} of {len(lengths)} responses are stored as text only (their engine gave "
+            "no token ids), and text tokenised again may not be what was sampled: sample with an engine that returns "
+            "token ids (need token_ids)"
+        )
+
+
 def _noise(engine: Engine, probe: Sequence[tuple[ScoreRequest, float]]) -> dict[str, float]:
     """The same responses, alone in their batch."""
     again = [float(engine.score([request])[0].mean(dtype=np.float64)) for request, _ in probe]
@@ -90,11 +102,7 @@ def _noise(engine: Engine, probe: Sequence[tuple[ScoreRequest, float]]) -> dict[
 
 
 def _request(rollout: Rollout, prompts: dict[str, Prompt], run: Run) -> ScoreRequest:
-    if rollout.token_ids is None:
-        raise DataError(
-            f"{run.path}: the response {rollout.id} is stored as text only (its engine gave no token ids), and text "
-            "tokenised again may not be what was sampled: sample with an engine that returns token ids"
-        )
+    assert rollout.token_ids is not None, "refused before"
     prompt = prompts.get(rollout.problem_id)
     if prompt is None:
         raise DataError(

@@ -1,0 +1,273 @@
+"""One engine out of many workers: work is dealt in chunks, results stream back, a dead worker's rest is dealt again.
+
+What a worker is (a process for a GPU, an actor of a Ray cluster) is behind `Worker`. Since a response is a function of
+its seed, who draws it does not matter, and a chunk that two workers happened to draw is the same twice.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from limen.engines.fast_path import remaining
+from limen.engines.protocol import Capabilities, Sample, SampleRequest, ScoreRequest
+from limen.engines.requests_check import check_requests
+from limen.errors import LimenError, ModelError
+from limen.types import SamplingParams
+
+log = logging.getLogger(__name__)
+
+CHUNKS_PER_WORKER = 4
+LEAST, MOST = 32, 4096
+"""Samples of a chunk: few enough that all workers end together, enough to fill an engine's batch."""
+PATIENCE = 3
+"""So often a chunk may be with a worker that dies before it is taken for the cause."""
+
+
+class WorkerDied(Exception):
+    """The worker is gone (killed, out of memory, its machine lost); what it has not reported is to be done again."""
+
+
+@dataclass(frozen=True)
+class About:
+    """What a worker says of its engine."""
+
+    name: str
+    capabilities: Capabilities
+    context: int | None
+    vocabulary: int | None
+
+
+class Worker(Protocol):
+    """An engine elsewhere. Every method may raise `WorkerDied`, or the `LimenError` that the engine raised."""
+
+    def about(self) -> About: ...
+
+    def sample(self, requests: list[SampleRequest], params: SamplingParams) -> Iterator[list[Sample]]:
+        """Finished responses in groups, as they come."""
+        ...
+
+    def score(self, requests: list[ScoreRequest]) -> list[NDArray[np.float32]]: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass
+class _Chunk:
+    number: int
+    items: list[Any]
+    deaths: int = 0
+
+
+class SpreadEngine:
+    """An engine whose `count` workers are opened by `open_worker(slot)`, and opened again where they die.
+
+    tokenizer: the model's. grow: asked while work waits, for how many workers there could be by now (a cluster that
+    nodes join); never shrinks.
+    """
+
+    def __init__(
+        self,
+        open_worker: Callable[[int], Worker],
+        count: int,
+        tokenizer: Any,
+        grow: Callable[[], int] | None = None,
+        on_close: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.tokenizer = tokenizer
+        self._open, self._grow, self._on_close = open_worker, grow, on_close
+        self._workers: dict[int, Worker | None] = dict.fromkeys(range(count))
+        first = self._workers[0] = open_worker(0)
+        about = first.about()
+        self.name, self.capabilities = about.name, about.capabilities
+        self.context, self.vocabulary = about.context, about.vocabulary
+        self.deaths = self._bad_starts = 0
+
+    # -- engine --------------------------------------------------------------------------------------------
+
+    def sample(self, requests: Sequence[SampleRequest], params: SamplingParams) -> Iterator[Sample]:
+        """Yield each response once, as workers report it; see `limen.engines.protocol.Engine.sample`."""
+        check_requests(requests, params, self.context, self.vocabulary)
+        return self._sample([r for r in requests if r.sample_indices], params)
+
+    def _sample(self, requests: list[SampleRequest], params: SamplingParams) -> Iterator[Sample]:
+        done: set[tuple[str, int]] = set()
+        chunks = [_Chunk(i, part) for i, part in enumerate(deal(requests, self._size(requests)))]
+
+        def work(worker: Worker, chunk: _Chunk) -> Iterator[list[Sample]]:
+            return worker.sample(chunk.items, params)
+
+        def rest(chunk: _Chunk) -> list[Any]:
+            return remaining(chunk.items, done)
+
+        for samples in self._run(chunks, work, rest):
+            for sample in samples:
+                key = (sample.problem_id, sample.sample_index)
+                if key not in done:
+                    done.add(key)
+                    yield sample
+
+    def score(self, requests: Sequence[ScoreRequest]) -> list[NDArray[np.float32]]:
+        """Per-token log-probabilities, in the order of the requests."""
+        size = max(1, min(MOST, -(-len(requests) // (CHUNKS_PER_WORKER * len(self._workers)))))
+        parts = [list(requests[i : i + size]) for i in range(0, len(requests), size)]
+        found: dict[int, list[NDArray[np.float32]]] = {}
+
+        def work(worker: Worker, chunk: _Chunk) -> Iterator[tuple[int, list[NDArray[np.float32]]]]:
+            yield chunk.number, worker.score(chunk.items)
+
+        for number, scores in self._run([_Chunk(i, p) for i, p in enumerate(parts)], work, lambda c: c.items):
+            found[number] = scores
+        return [score for i in range(len(parts)) for score in found[i]]
+
+    def close(self) -> None:
+        """End the workers."""
+        for worker in self._workers.values():
+            if worker is not None:
+                worker.close()
+        self._workers = dict.fromkeys(self._workers)
+        self._on_close()
+
+    # -- dealing -------------------------------------------------------------------------------------------
+
+    def _size(self, requests: Sequence[SampleRequest]) -> int:
+        total = sum(len(r.sample_indices) for r in requests)
+        return max(LEAST, min(MOST, -(-total // (CHUNKS_PER_WORKER * len(self._workers)))))
+
+    def _run(
+        self,
+        chunks: list[_Chunk],
+        work: Callable[[Worker, _Chunk], Iterator[Any]],
+        rest: Callable[[_Chunk], list[Any]],
+    ) -> Iterator[Any]:
+        """Yield what `work` yields for every chunk. One thread for each worker, which opens it where there is none."""
+        waiting, lock, stop = deque(chunks), threading.Lock(), threading.Event()
+        events: queue.Queue[tuple[str, Any]] = queue.Queue()
+
+        def serve(slot: int) -> None:
+            chunk: _Chunk | None = None
+            ended = False
+            try:
+                # Opened before it is given anything: one that a cluster has no place for yet must not hold up work.
+                worker = self._workers[slot] = self._workers[slot] or self._open(slot)
+                worker.about()
+                while not stop.is_set():
+                    with lock:
+                        chunk = waiting.popleft() if waiting else None
+                    if chunk is None:
+                        stop.wait(0.05)
+                        continue
+                    for result in work(worker, chunk):
+                        events.put(("result", result))
+                        if stop.is_set():
+                            break
+                    else:
+                        events.put(("done", chunk))
+                        chunk = None
+                ended = True
+            except WorkerDied as error:
+                self._workers[slot], ended = None, True
+                events.put(("died", (slot, chunk, error)))
+            except LimenError as error:
+                ended = True
+                events.put(("error", error))
+            finally:
+                if not ended:  # a bug must reach the caller, whatever it is
+                    events.put(("error", RuntimeError(f"the thread of worker {slot} failed; its traceback is above")))
+
+        def start(slot: int) -> None:
+            self._workers.setdefault(slot, None)
+            threading.Thread(target=serve, args=(slot,), name=f"limen-worker-{slot}", daemon=True).start()
+
+        for slot in list(self._workers):
+            start(slot)
+        left = len(chunks)
+        try:
+            while left:
+                try:
+                    kind, value = events.get(timeout=5.0)
+                except queue.Empty:
+                    self._join(start, len(waiting))
+                    continue
+                if kind == "result":
+                    yield value
+                elif kind == "done":
+                    left -= 1
+                elif kind == "died":
+                    slot, chunk, error = value
+                    if chunk is None:
+                        self._count_start(error)
+                    else:
+                        left -= self._bury(chunk, error, rest, waiting, lock)
+                    start(slot)
+                else:
+                    raise value
+        finally:
+            stop.set()
+
+    def _join(self, start: Callable[[int], None], waiting: int) -> None:
+        """Let workers that could be had since the start work too."""
+        if self._grow is not None and waiting:
+            for slot in range(len(self._workers), self._grow()):
+                start(slot)
+
+    def _count_start(self, error: WorkerDied) -> None:
+        self.deaths += 1
+        self._bad_starts += 1
+        log.warning("a worker died without work (%s)", error)
+        if self._bad_starts >= PATIENCE * len(self._workers):
+            raise ModelError(
+                f"{self._bad_starts} workers died before they could begin ({error}): see the log of that machine. What "
+                "was reported is stored; the same command goes on"
+            )
+
+    def _bury(
+        self,
+        chunk: _Chunk,
+        error: WorkerDied,
+        rest: Callable[[_Chunk], list[Any]],
+        waiting: deque[_Chunk],
+        lock: threading.Lock,
+    ) -> int:
+        """Put what is left of a dead worker's chunk first in line; 1 if nothing is left of it."""
+        self.deaths += 1
+        items = rest(chunk)
+        log.warning("a worker died (%s); %s", error, "its rest is done again" if items else "it had reported all")
+        if not items:
+            return 1
+        deaths = chunk.deaths + 1 if len(items) == len(chunk.items) else 1
+        if deaths >= PATIENCE:
+            raise ModelError(
+                f"{deaths} workers died one after the other over the same work without a result ({error}): not enough "
+                "memory for the model is the usual cause. What was reported is stored; the same command goes on"
+            )
+        with lock:
+            waiting.appendleft(_Chunk(chunk.number, items, deaths))
+        return 0
+
+
+def deal(requests: Sequence[SampleRequest], size: int) -> list[list[SampleRequest]]:
+    """Requests in groups of about `size` samples; the samples of one prompt stay together as far as that allows."""
+    chunks: list[list[SampleRequest]] = []
+    room = 0
+    for request in requests:
+        start = 0
+        while start < len(request.sample_indices):
+            if room == 0:
+                chunks.append([])
+                room = size
+            end = min(len(request.sample_indices), start + room)
+            chunks[-1].append(
+                SampleRequest(request.prompt, request.sample_indices[start:end], request.seeds[start:end])
+            )
+            room -= end - start
+            start = end
+    return chunks

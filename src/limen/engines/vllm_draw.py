@@ -1,0 +1,87 @@
+"""Inside vLLM: tokens are drawn by limen's own rule, so that a response is a function of its seed alone.
+
+vLLM's seeded sampling starts one random kernel per request and token, which costs more than a small model's whole step,
+and takes the batch's shape into account. Here one batched draw picks every row's token from its (seed, position), as
+all engines of limen do, and leaves that token as the only one possible. vLLM then picks it greedily. Raw
+log-probabilities are taken by vLLM before.
+
+This module is imported by vLLM's own process, by name, and nowhere else.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from vllm.v1.sample.logits_processor import LogitsProcessor
+from vllm.v1.sample.logits_processor.builtin import process_dict_updates
+
+from limen.engines.draw import draw
+from limen.engines.slot_draw import draw_static, uniforms_on
+from limen.types import SamplingParams
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+KEY = "limen"
+"""Key in vLLM's `extra_args`: [seed, temperature, top_p, top_k]."""
+
+Entry = tuple[int, tuple[float, float, int], "Sequence[int]"]
+
+
+class SeededDraw(LogitsProcessor):  # type: ignore[misc, unused-ignore]
+    """Leaves one token per request; requests without `KEY` are left alone."""
+
+    def __init__(self, vllm_config: Any, device: torch.device, is_pin_memory: bool) -> None:
+        self.device, self.pin = device, is_pin_memory
+        self.entries: dict[int, Entry] = {}
+        self.groups: list[tuple[SamplingParams, torch.Tensor, torch.Tensor, list[Sequence[int]]]] = []
+
+    def is_argmax_invariant(self) -> bool:
+        return False
+
+    def update_state(self, batch_update: Any) -> None:
+        """Follow requests as they enter, leave and move in the batch."""
+        if process_dict_updates(self.entries, batch_update, _entry):
+            kinds: dict[tuple[float, float, int], list[int]] = {}
+            for row, (_, kind, _) in sorted(self.entries.items()):
+                kinds.setdefault(kind, []).append(row)
+            self.groups = [self._group(kind, rows) for kind, rows in kinds.items()]
+
+    def _group(self, kind: tuple[float, float, int], rows: list[int]) -> Any:
+        seeds = self._tensor([self.entries[row][0] for row in rows])
+        temperature, top_p, top_k = kind
+        params = SamplingParams(temperature=temperature, top_p=top_p, top_k=top_k)
+        return params, self._tensor(rows), seeds, [self.entries[row][2] for row in rows]
+
+    def _tensor(self, values: list[int]) -> torch.Tensor:
+        return torch.tensor(values, dtype=torch.long, pin_memory=self.pin).to(self.device, non_blocking=True)
+
+    def apply(self, logits: torch.Tensor) -> torch.Tensor:
+        """logits (rows, V), float32: all but the drawn token become impossible."""
+        for params, row_N, seed_N, outputs in self.groups:
+            whole = len(outputs) == logits.shape[0]
+            part_NV = logits if whole else logits[row_N]
+            position_N = self._tensor([len(output) for output in outputs])
+            token_N = self._draw(part_NV, uniforms_on(seed_N, position_N), params)
+            if whole:
+                logits.fill_(float("-inf")).scatter_(1, token_N[:, None], 0.0)
+            else:
+                logits[row_N] = float("-inf")
+                logits[row_N, token_N] = 0.0
+        return logits
+
+    def _draw(self, logits_NV: torch.Tensor, u_N: torch.Tensor, params: SamplingParams) -> torch.Tensor:
+        token_N, _, _, enough_N = draw_static(logits_NV, u_N, params)
+        if params.top_p < 1 and not params.top_k and not bool(enough_N.all()):
+            return draw(logits_NV, u_N, params)[0]
+        return token_N
+
+
+def _entry(params: Any, prompt_ids: Any, output_ids: Sequence[int]) -> Entry | None:
+    """State of a new request; `output_ids` is the engine's own growing list, whose length is the position."""
+    given = (params.extra_args or {}).get(KEY)
+    if given is None:
+        return None
+    seed, temperature, top_p, top_k = given
+    return int(seed), (float(temperature), float(top_p), int(top_k)), output_ids
