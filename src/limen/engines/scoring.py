@@ -201,5 +201,6 @@ def _cut(items: Iterable[Item], size: Callable[[Item], int], limit: int) -> Iter
 
 
 def _chosen(logits_NV: torch.Tensor, targets_N: torch.Tensor) -> torch.Tensor:
-    # One fused pass in float32; logsumexp by itself is several.
-    return (-torch.nn.functional.cross_entropy(logits_NV.float(), targets_N, reduction="none")).clamp(max=0.0)
+    # One fused pass in float32, whatever the logits are in; logsumexp by itself is several.
+    logs_NV = torch.log_softmax(logits_NV, dim=-1, dtype=torch.float32)
+    return (-torch.nn.functional.nll_loss(logs_NV, targets_N, reduction="none")).clamp(max=0.0)
