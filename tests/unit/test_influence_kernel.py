@@ -6,7 +6,7 @@ import torch
 
 from influence_models import PROBE, TRAIN, Stubborn, Table, pair, table_gradient
 from limen.dynamics.influence_gradients import Gradients
-from limen.dynamics.influence_kernel import gradient_rows, gram, influence_kernel
+from limen.dynamics.influence_kernel import gradient_rows, gram, influence_kernel, norms, products
 from limen.dynamics.influence_spectrum import effective_rank, spectrum
 from limen.dynamics.sketch import CountSketch, standard_error
 from limen.errors import ConfigError, DataError, ModelError
@@ -173,3 +173,11 @@ def test_a_spectrum_by_hand():
     assert s.effective_rank_cosine == pytest.approx(np.exp(-(p * np.log(p)).sum()))
     with pytest.raises(DataError, match="at least two"):
         spectrum(torch.ones(1, 1))
+
+
+def test_sums_over_many_parameters_keep_their_digits():
+    """A plain float32 sum over 3e7 numbers is off by far more than this on the CPU."""
+    x = torch.full((1, 30_000_000), 0.1)
+    y = torch.full((1, 30_000_000), 0.3)
+    assert float(products(x, y)) == pytest.approx(30_000_000 * 0.03, rel=5e-5)
+    assert float(norms(x)) == pytest.approx(0.1 * 30_000_000**0.5, rel=1e-6)
