@@ -21,7 +21,7 @@ def register(app: typer.Typer) -> None:
     """Add `limen demo` and `limen lab ...` to `app`."""
     from limen.cli import lab_bandit
 
-    lab_bandit.register(app)
+    lab_bandit.register(app, lab)
     app.command("demo")(demo)
     app.add_typer(lab)
 

@@ -1,4 +1,4 @@
-"""`limen bandit`."""
+"""`limen bandit` and `limen lab modes`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from typing import Annotated
 
 import typer
 
+from limen.cli.lab_training import Device, Jobs, Limit, Only, Out, Recipe, Seeds, Steps
+from limen.cli.options import numbers
 
-def register(app: typer.Typer) -> None:
-    """Add this module's command to `app`."""
+
+def register(app: typer.Typer, lab: typer.Typer) -> None:
+    """Add this module's commands to `app` and to `limen lab`."""
     app.command("bandit")(bandit)
+    lab.command("modes")(modes)
 
 
 def bandit(
@@ -23,3 +27,30 @@ def bandit(
     from limen.lab.bandit_run import run_bandit
 
     print(run_bandit(out, seed, seeds, norm2))
+
+
+def modes(
+    out: Out,
+    seeds: Seeds = "0,1,2",
+    which: Annotated[str, typer.Option("--methods", help="grpo, self, with commas between.")] = "grpo,self",
+    jobs: Jobs = 1,
+    steps: Steps = 200,
+    n: Annotated[int, typer.Option("-n", min=1, help="Samples of each held-out problem at the end.")] = 256,
+    base: Annotated[
+        str, typer.Option(help="`tiny-modes`, or what `limen lab train-base --forms 2` made.")
+    ] = "tiny-modes",
+    device: Device = "cpu",
+    limit: Limit = None,
+    recipe: Recipe = "gentle",
+    families: Annotated[str, typer.Option(help="Families that training sees.")] = "add,mul22",
+    only: Only = None,
+) -> None:
+    """GRPO and SELF on a base with two ways of reasoning: which form dies, and what that costs."""
+    from limen.lab.modes import ModesStudy, run_modes, run_one
+    from limen.lab.policies import Study
+
+    study = ModesStudy(Study(out, steps, n, base, device, limit, recipe), tuple(families.split(",")))
+    if only is not None:
+        run_one(study, only, numbers(seeds)[0])
+        return
+    print(run_modes(study, which.split(","), numbers(seeds), jobs))

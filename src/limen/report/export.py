@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from limen.report.checkpoints import checkpoint_lines
 from limen.report.model import Curve, ReportData
+from limen.report.modes import mode_csv, shows_modes
 from limen.report.tables import RATES, Table
 
 _LATEX = str.maketrans(
@@ -124,6 +125,11 @@ def csv_files(data: ReportData) -> dict[str, str]:
         files["measures.csv"] = csv_text(
             ("policy", "measure", "value", "low", "high", "problems"),
             ((n, key, m.value, m.low, m.high, m.problems) for n, key, m in measured),
+        )
+    if shows_modes(data):
+        files["modes.csv"] = csv_text(
+            ("policy", "family", "step", "quantity", "value", "low", "high"),
+            ((*row[:2], "" if row[2] is None else row[2], *row[3:]) for row in mode_csv(data)),
         )
     lengths = [(p.name, x) for p in data.policies for x in p.health.lengths]
     if lengths:

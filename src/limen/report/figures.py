@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from limen.report.checkpoints import draw_checkpoints
 from limen.report.model import MAIN_KEYS, Curve, ReportData, Training
+from limen.report.modes import draw_modes, shows_modes
 from limen.report.words import finding
 
 if TYPE_CHECKING:
@@ -80,6 +81,8 @@ def _figures(data: ReportData) -> dict[str, Callable[[Figure], None]]:
         figures["checkpoints"] = lambda f: draw_checkpoints(f, data, COLORS)
     if data.shows_lengths:
         figures["lengths"] = lambda f: _lengths(f, data)
+    if shows_modes(data):
+        figures["modes"] = lambda f: draw_modes(f, data, COLORS, SOFT)
     if any(t.series for t in data.training):
         figures["training"] = lambda f: _training(f, data)
     return figures

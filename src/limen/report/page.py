@@ -11,6 +11,7 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 
 from limen.report.model import ReportData
+from limen.report.modes import shows_modes
 from limen.report.payload import Chunk, interest_order, pack, page_data, safe_json
 from limen.report.tables import tables
 from limen.report.words import headline, verdicts
@@ -43,6 +44,7 @@ def render_page(
         plural=_plural,
         windows=" or ".join(sorted({str(s.window) for t in data.training for s in t.series if s.smooth}, key=int)),
         checkpoints=any(not p.last for p in data.policies),
+        modes=shows_modes(data),
     )
     return html, [c for c in chunks if not c.embedded]
 

@@ -160,6 +160,7 @@ def _policy(p: Policy) -> dict[str, Any]:
         "last": p.last,
         "curve": _curve(p.curve),
         "lengths": _lengths(p),
+        "modes": _modes(p),
     }
 
 
@@ -169,6 +170,12 @@ def _series(s: Series) -> list[Any]:
 
 def _lengths(p: Policy) -> list[list[Any]]:
     return [[x.kind, x.count, *(_round(v) for v in (x.q05, x.q25, x.median, x.q75, x.q95))] for x in p.health.lengths]
+
+
+def _modes(p: Policy) -> list[float | None] | None:
+    """Share of code with its interval; None where it is not known."""
+    m = p.measures.get("code_share")
+    return None if m is None or math.isnan(m.value) else [_round(m.value), _round(m.low), _round(m.high)]
 
 
 def _preview(text: str) -> str:

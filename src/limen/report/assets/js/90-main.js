@@ -27,6 +27,7 @@ budgets();
 checkpoints();
 training();
 lengths();
+modes();
 explorer();
 live();
 document.documentElement.setAttribute("data-ready", "true");
