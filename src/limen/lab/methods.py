@@ -73,10 +73,12 @@ def run_methods(study: Study, methods: Sequence[str], seeds: Sequence[int], jobs
     page = methods_page(study, results, control, seeds)
     (study.out / "methods.md").write_text(page, encoding="utf-8")
     rows = {m: [_plain(r) for r in rs] for m, rs in results.items()}
+    base = {"token_entropy": token_entropy(study.out / "base"), "answer_entropy": answer_entropy(study.out / "base")}
     write_json(
         study.out / "methods.json",
-        {"provenance": provenance(), "recipe": study.recipe, "steps": study.steps, "methods": rows},
-    )
+        {"provenance": provenance(), "recipe": study.recipe, "steps": study.steps, "base": base,
+         "control": control.to_json(), "methods": rows},
+    )  # fmt: skip
     figure(results, control, study.out / "methods.png")
     return page
 

@@ -155,6 +155,6 @@ def _curves(ax: Axes, doc: Mapping[str, Any], family: str) -> None:
 _HEAD = """\
 GRPO and SELF on the tiny base that answers in two forms, {steps} steps of 64 prompts x 8 responses on {trained};
 {seeds} training seeds, 100 held-out problems a family, n = {n} (checkpoints before the last: 64). *Code share*:
-responses that contain `python`. *Accuracy*: mean over the problems that have a response in that form. `mul21` is not trained on. The
-rules at the end were fixed before the runs (`limen/lab/modes_rules.py`).
+responses that contain `python`. *Accuracy*: mean over the problems that have a response in that form.
+`mul21` is not trained on. The rules at the end were fixed before the runs (`limen/lab/modes_rules.py`).
 """
