@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 DEMO_OUT ?= demo
 SEED ?= 0
 
-.PHONY: setup demo test check lint types imports slow clean
+.PHONY: setup demo test check lint types imports slow trl-matrix clean
 
 setup: $(STAMP)
 
@@ -27,6 +27,10 @@ test: setup
 
 slow: setup
 	$(BIN)/python -m pytest -m slow
+
+# The trainer's tests on the oldest TRL that is supported and one in between; the installed one is what `test` uses.
+trl-matrix: setup
+	$(BIN)/python benchmarks/train_trl_matrix.py 1.0.0 1.8.0
 
 check: lint types imports
 

@@ -53,8 +53,7 @@ def both(family, params, counts, rows, **options):
     return plain, ours
 
 
-@pytest.mark.parametrize("family", ["llama", "qwen2", "gpt2"])
-@pytest.mark.parametrize("rows", [3, 16, 64])
+@pytest.mark.parametrize(("family", "rows"), [("llama", 3), ("llama", 16), ("llama", 64), ("qwen2", 16), ("gpt2", 5)])
 def test_slots_draw_what_the_plain_path_draws(family, rows):
     plain, ours = both(family, PLAIN, [5, 1, 9, 2, 0, 7], rows, logprobs=True)
     assert ours.keys() == plain.keys()

@@ -58,8 +58,20 @@ def test_order_of_problems_and_shared_ones():
 def test_refuses():
     with pytest.raises(DataError, match="at least one checkpoint"):
         series(STEPS[:1])
-    with pytest.raises(DataError, match="adaptive"):
-        series([STEPS[0], table("a", [0] * 6, stop=StopRule(2, 64))])
+
+
+def test_adaptive_checkpoints():
+    """P/E/S/O are those of the full samples; a flip of a question that had 60 of 64 is a loss all the same."""
+    stop = StopRule(2, 64)
+    first = CountTable.of("base", IDS, [2, 4, 64, 64, 30, 2], [2, 2, 1, 0, 2, 2], stop=stop)
+    then = CountTable.of("late", IDS, [2, 64, 64, 20, 2, 64], [2, 1, 0, 2, 2, 0], stop=stop)
+    got = series([first, then, first], draws=0)
+    assert (got.support_C[1].P, got.support_C[1].E, got.support_C[1].S, got.support_C[1].O) == (3, 1, 2, 0)
+    assert (got.step_C[2].E, got.step_C[2].S) == (2, 1)
+    assert got.verdict_CP[1][5] == "shrunk"
+    assert got.verdict_CP[2].tolist() == ["kept"] * 3 + ["out"] + ["kept"] * 2
+    assert any("posteriors" in note for note in got.notes)
+    assert got.histories()[5]["returned"] == "base"
 
 
 def test_command_line(tmp_path):

@@ -6,7 +6,20 @@ import math
 import pytest
 import torch
 
-from limen.train.algorithms import dr_grpo, forward_kl, grpo, nsr, pass_k, psr, reverse_kl, soft_gate, w_reinforce
+from limen.train.algorithms import (
+    dapo,
+    dr_grpo,
+    forward_kl,
+    greedy_filter,
+    grpo,
+    nsr,
+    overtraining_gate,
+    pass_k,
+    psr,
+    reverse_kl,
+    soft_gate,
+    w_reinforce,
+)
 from limen.train.algorithms.direction import reweight
 from limen.train.algorithms.entropy_bonus import entropy_bonus, token_entropy
 
@@ -80,6 +93,41 @@ def test_grpo_weighs_problems_by_the_binomial(logits):
     p, dp = p_gradient(logits)
     got = expected_gradient(logits, lambda r: grpo.group_advantages(r, eps=0)[0], 4)
     close(got, binomial_weight(p, 4, grpo_values) * dp)
+
+
+@pytest.mark.parametrize("greedy_is_right", [False, True])
+def test_greedy_filter_is_grpo_on_what_the_greedy_answer_fails(greedy_is_right):
+    """The screening answer is the mode of the policy, so the indicator is a constant in front of the expectation."""
+    values = [0.9, -0.2, 0.3, -1.1] if greedy_is_right else [0.3, -0.2, 0.9, -1.1]
+    logits = torch.tensor(values, dtype=torch.float64, requires_grad=True)
+    kept = greedy_filter.keep_wrong(CORRECT[logits.argmax()].reshape(1))
+    p, dp = p_gradient(logits)
+    got = expected_gradient(logits, lambda r: kept * grpo.group_advantages(r, eps=0)[0], 4)
+    close(got, (0.0 if greedy_is_right else binomial_weight(p, 4, grpo_values)) * dp)
+
+
+def test_dynamic_sampling_is_the_mean_over_groups_with_spread(logits):
+    """DAPO draws until a group has spread: E[g | 0 < c < G] = E[g] / (1 - p^G - (1-p)^G)."""
+    p, dp = p_gradient(logits)
+    chance = 1 - p**4 - (1 - p) ** 4
+
+    def kept(r):
+        return dapo.keep_informative(r)[:, None] * grpo.group_advantages(r, eps=0)[0] / chance
+
+    close(expected_gradient(logits, kept, 4), binomial_weight(p, 4, grpo_values) / chance * dp)
+
+
+@pytest.mark.parametrize(("tau", "most"), [(0.0, 4), (0.25, 1), (0.4, 0), (0.45, -1)])
+def test_overtraining_gate_cuts_the_sum_over_the_count(logits, tau, most):
+    """Only groups with m <= most keep their gradient. By hand, n = 4, k = 3: u(m) = 3 (5-m)(6-m) / (6*7), that is
+    2.14, 1.43, .857, .429, .143 for m = 0..4, against tau * 5 = 0, 1.25, 2, 2.25."""
+    p, dp = p_gradient(logits)
+    want = binomial_weight(p, 4, lambda c: grpo_values(c) if c <= most else (0.0, 0.0))
+
+    def kept(r):
+        return overtraining_gate.keep_useful(r, 3, tau)[:, None] * grpo.group_advantages(r, eps=0)[0]
+
+    close(expected_gradient(logits, kept, 4), want * dp)
 
 
 def test_soft_gate_multiplies_by_what_is_unsolved(logits):

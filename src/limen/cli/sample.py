@@ -149,17 +149,22 @@ def score(
     tokens: Annotated[bool, typer.Option("--tokens", help="Keep every token's log-probability.")] = False,
     device: Annotated[str | None, typer.Option(rich_help_panel=_RUN, help="cpu, cuda, cuda:1.")] = None,
     dtype: Annotated[str | None, typer.Option(rich_help_panel=_RUN, help="float32, bfloat16, float16.")] = None,
+    engine: Annotated[
+        str, typer.Option(rich_help_panel=_RUN, help="transformers, or vllm (its prompt log-probabilities).")
+    ] = "transformers",
+    head: Annotated[
+        str, typer.Option(rich_help_panel=_RUN, help="logits, or cce: cut-cross-entropy's kernel, on a GPU.")
+    ] = "logits",
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
 ) -> None:
     """Log-likelihood of a run's stored responses under a model (temperature 1, prompt masked)."""
-    from limen.engines.hf import TransformersEngine
     from limen.sampling import score_run
     from limen.store import Run
 
     Run.open(run)
-    engine = TransformersEngine.load(model, device, dtype)
-    result = score_run(run, engine, name or model, policy, step, tokens, progress=not quiet)
+    scorer = _scoring_engine(engine, model, device, dtype, head)
+    result = score_run(run, scorer, name or model, policy, step, tokens, progress=not quiet)
     if as_json:
         typer.echo(json.dumps(result, indent=1))
         return
@@ -184,6 +189,22 @@ def _most(n: int, stop: int | None, most: int | None) -> int:
             "give both, such as --stop-after-successes 2 --max-samples 1024"
         )
     return most
+
+
+def _scoring_engine(engine: str, model: str, device: str | None, dtype: str | None, head: str) -> Any:
+    from limen.errors import ConfigError
+
+    if engine == "transformers":
+        from limen.engines.hf import TransformersEngine
+
+        return TransformersEngine.load(model, device, dtype, head=head)
+    if engine != "vllm":
+        raise ConfigError(f"--engine {engine}: expected transformers or vllm")
+    if device is not None or head != "logits":
+        raise ConfigError("--device and --head are for the engine transformers: leave them out with vllm")
+    from limen.engines.vllm_scoring import VllmScorer
+
+    return VllmScorer(model, dtype)
 
 
 def _print(run: Any, as_json: bool) -> None:

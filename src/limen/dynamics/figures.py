@@ -124,6 +124,21 @@ def _passes(ax: Axes, passes: Mapping[str, Points], names: Sequence[str], rows: 
     titled(ax, "accuracy and coverage", "mean over problems", "step")
 
 
+def pass_points(samples: Sequence[str | Path]) -> dict[str, dict[str, dict[int, list[float]]]]:
+    """pass@1 and pass@k at the largest common k, by name of the quantity, policy and step, from runs of
+    `limen sample` of checkpoints (their settings say policy and step)."""
+    from limen.measure import counts_from_run, pass_at_k
+
+    tables = [counts_from_run(s) for s in samples]
+    most = min(t.n_min for t in tables)
+    out: dict[str, dict[str, dict[int, list[float]]]] = {}
+    for k in dict.fromkeys((1, most)):
+        for t in tables:
+            value = float(pass_at_k(t.n_P, t.c_P, k).mean())
+            out.setdefault(f"pass@{k}", {}).setdefault(t.policy, {}).setdefault(t.step or 0, []).append(value)
+    return out
+
+
 def style(i: int) -> tuple[str, Any]:
     """Colour and dash of the i-th group (the base's ink is left to bases)."""
     return COLORS[1 + i % (len(COLORS) - 1)], DASHES[1 + i % (len(DASHES) - 1)]

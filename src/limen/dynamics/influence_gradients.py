@@ -138,7 +138,8 @@ class Gradients:
             got_BD = self._vmapped(pairs)
         except (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError, AttributeError):
             return False  # data-dependent control flow, an operator without a batching rule, ...
-        gap = float((want_BD - got_BD).norm() / want_BD.norm().clamp(min=1e-30))
+        norm = torch.linalg.vector_norm
+        gap = float(norm(want_BD - got_BD, dtype=torch.float64) / norm(want_BD, dtype=torch.float64).clamp(min=1e-30))
         return gap < (1e-3 if self.dtype == torch.float32 else 1e-8 if self.dtype == torch.float64 else 5e-2)
 
 

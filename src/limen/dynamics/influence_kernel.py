@@ -19,6 +19,8 @@ from limen.dynamics.sketch import CountSketch, standard_error
 EXACT_BYTES = {"cpu": 2 << 30, "cuda": 48 << 30}
 """Gradients that are kept whole, unless the caller says."""
 SKETCH_WIDTH = 1 << 18
+PART = 1 << 16
+"""Columns that are summed in float32 at one time."""
 
 
 @dataclass(frozen=True)
@@ -86,13 +88,13 @@ def influence_kernel(
     probe_MR = torch.empty(len(probe), train_NR.shape[1], dtype=gradients.dtype, device=device) if keep else None
     for places, rows_BD in gradients.blocks(probe):
         if vectors_VD is not None:
-            along_VM[:, places] = (vectors_VD @ rows_BD.T).double().cpu()
+            along_VM[:, places] = products(vectors_VD, rows_BD)
         feature_BR = _feature(rows_BD, root_D, project)
-        k_NM[:, places] = (train_NR @ feature_BR.T).double().cpu()
-        norm_M[places] = feature_BR.norm(dim=1).double().cpu()
+        k_NM[:, places] = products(train_NR, feature_BR)
+        norm_M[places] = norms(feature_BR)
         if probe_MR is not None:
             probe_MR[places] = feature_BR
-    norm_N = train_NR.norm(dim=1).double().cpu()
+    norm_N = norms(train_NR)
     along = dict(zip(vectors or {}, along_VM, strict=True))
     return Kernel(k_NM, norm_N, norm_M, width, along, train_NR if keep else None, probe_MR)
 
@@ -111,7 +113,21 @@ def gradient_rows(
 
 def gram(rows_NR: Tensor) -> Tensor:
     """Inner products of rows (N, N), float64 on the CPU."""
-    return (rows_NR @ rows_NR.T).double().cpu()
+    return products(rows_NR, rows_NR)
+
+
+def products(a_NR: Tensor, b_MR: Tensor) -> Tensor:
+    """Inner products (N, M), float64 on the CPU. Over 10^8 numbers a float32 sum is off by a percent on the CPU, so
+    parts of the rows are summed in float64."""
+    out_NM = torch.zeros(len(a_NR), len(b_MR), dtype=torch.float64, device=a_NR.device)
+    for a_NC, b_MC in zip(a_NR.split(PART, dim=1), b_MR.split(PART, dim=1), strict=True):
+        out_NM += a_NC @ b_MC.T
+    return out_NM.cpu()
+
+
+def norms(rows_NR: Tensor) -> Tensor:
+    """Norms (N,), float64 on the CPU, summed in float64."""
+    return torch.linalg.vector_norm(rows_NR, dim=1, dtype=torch.float64).cpu()
 
 
 def _feature(rows_BD: Tensor, root_D: Tensor | None, project: CountSketch | None) -> Tensor:

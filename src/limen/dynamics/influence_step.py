@@ -117,7 +117,7 @@ def predict_step(
     decades from 0.01 upwards until the prediction breaks (at most 1000). options: as `influence_kernel` takes them.
     """
     ascent_D = gradients.total(batch.pairs, batch.coefficient_N)
-    norm = float(ascent_D.norm())
+    norm = float(torch.linalg.vector_norm(ascent_D, dtype=torch.float64))
     scale = min(1.0, batch.clip / (norm + 1e-6)) if batch.clip else 1.0
     loss_D = -scale * ascent_D
     scale_D, vectors = None, {}

@@ -92,7 +92,11 @@ def _same(run: Run, wanted: dict[str, Any]) -> Run:
     """The probe set that is there, if it is what is asked for."""
     if run.info.get("kind") != "probe":
         raise ConfigError(f"{run.path} holds a run of kind '{run.info.get('kind')}', not a probe set: choose another")
-    differ = [k for k, v in wanted.items() if run.settings.get(k) != v]
+    stored = run.settings
+    if isinstance(stored.get("settings"), dict):  # an older limen did not know every setting
+        plain = SampleSettings.model_construct(model="", problems="").model_dump(mode="json")
+        stored["settings"] = {**{k: v for k, v in plain.items() if k not in SPEED}, **stored["settings"]}
+    differ = [k for k, v in wanted.items() if stored.get(k) != v]
     if differ:
         raise ConfigError(f"{run.path} holds a probe set with other {', '.join(differ)}: choose another folder")
     return run

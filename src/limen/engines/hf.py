@@ -45,6 +45,7 @@ class TransformersEngine:
     logprobs: also return raw log-probabilities of the sampled tokens.
     decoding: `auto` decodes by CUDA graphs on a GPU where the model allows it (see `limen.engines.fast_path`), and in
         the plain way elsewhere; `plain`, `slots`, `graphs` and `compile` ask for one.
+    head: how scoring gets from hidden states to log-probabilities (`limen.engines.scoring.Scorer`).
 
     The same (seed, prompt) gives the same response whatever the batch, up to rounding of the logits.
     """
@@ -52,7 +53,12 @@ class TransformersEngine:
     name = "transformers"
 
     def __init__(
-        self, loaded: LoadedModel, batch_size: int | None = None, logprobs: bool = False, decoding: Way = "auto"
+        self,
+        loaded: LoadedModel,
+        batch_size: int | None = None,
+        logprobs: bool = False,
+        decoding: Way = "auto",
+        head: str = "logits",
     ) -> None:
         if batch_size is not None and batch_size < 1:
             raise ModelError(f"batch size is {batch_size}: give at least 1")
@@ -61,6 +67,7 @@ class TransformersEngine:
         self.tokenizer = loaded.tokenizer
         self.batch_size = batch_size
         self.logprobs = logprobs
+        self.head = head
         self.eos_ids = self.runner.eos_ids(loaded.tokenizer)
         self.capabilities = Capabilities(token_ids=True, raw_logprobs=True, seeds=True, score=True)
         self.fast = FastPath(self.runner, decoding, logprobs)
@@ -127,7 +134,7 @@ class TransformersEngine:
 
     def score(self, requests: Sequence[ScoreRequest]) -> list[NDArray[np.float32]]:
         """Per-token log-probabilities of stored responses; see `limen.engines.scoring.Scorer`."""
-        scorer = Scorer(self.runner)
+        scorer = Scorer(self.runner, head=self.head)
         return scorer.score(requests)
 
     def _stop(self, params: SamplingParams) -> StopStrings:

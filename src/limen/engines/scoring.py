@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from limen.engines.fused import fused_head
 from limen.engines.kvcache import rows_of
 from limen.engines.protocol import ScoreRequest
 from limen.engines.runner import Runner, pad_right
@@ -39,10 +40,21 @@ class _Row:
 
 
 class Scorer:
-    """Scores responses under one model. `batch_tokens` and `logit_bytes` bound the memory of one forward pass."""
+    """Scores responses under one model. `batch_tokens` and `logit_bytes` bound the memory of one forward pass.
 
-    def __init__(self, runner: Runner, batch_tokens: int | None = None, logit_bytes: int | None = None) -> None:
+    head: `logits`, the model's output layer chunk by chunk, or `cce`, the kernel of cut-cross-entropy (a GPU; extra
+    `fused`), which makes no logits at all. The two round differently: score what is compared with one of them.
+    """
+
+    def __init__(
+        self,
+        runner: Runner,
+        batch_tokens: int | None = None,
+        logit_bytes: int | None = None,
+        head: str = "logits",
+    ) -> None:
         self.runner = runner
+        self.head = fused_head(runner, head) or self._logits_head
         kind = runner.device.type
         self.batch_tokens = batch_tokens or BATCH_TOKENS.get(kind, 4096)
         chunk = (logit_bytes or LOGIT_BYTES.get(kind, 32 << 20)) // (4 * runner.vocabulary)
@@ -88,8 +100,9 @@ class Scorer:
     def _single(self, rows: list[_Row]) -> Iterator[tuple[int, NDArray[np.float32]]]:
         """Prompt and response in one pass, padded on the right."""
         for batch in _cut(rows, lambda r: len(r.prompt) + len(r.response), self.batch_tokens):
-            ids_BT, mask_BT = pad_right([(r.prompt + r.response)[:-1] for r in batch], self.runner.device)
-            hidden_BTH = self.runner.hidden(ids_BT, mask_BT)
+            # No mask: padding stands after every real token, where a causal model never looks.
+            ids_BT, _ = pad_right([(r.prompt + r.response)[:-1] for r in batch], self.runner.device)
+            hidden_BTH = self.runner.hidden(ids_BT)
             starts = [len(r.prompt) - 1 for r in batch]
             yield from self._project(hidden_BTH, batch, starts)
 
@@ -117,13 +130,11 @@ class Scorer:
             assert prefix.hidden_BH is not None
             hidden_BTH = prefix.hidden_BH[prompt_B][:, None]
             if max(len(row.response) for row, _ in batch) > 1:
-                ids_BT, mask_BT = pad_right([row.response[:-1] or (0,) for row, _ in batch], self.runner.device)
+                ids_BT, _ = pad_right([row.response[:-1] or (0,) for row, _ in batch], self.runner.device)
                 positions_BT = prefix.lengths_B[prompt_B][:, None] + torch.arange(ids_BT.shape[1], device=ids_BT.device)
-                if prefix.mask_BT is not None:
-                    ones = torch.ones_like(ids_BT) if mask_BT is None else mask_BT
-                    mask_BT = torch.cat([prefix.mask_BT[prompt_B], ones], dim=1)
-                elif mask_BT is not None:
-                    mask_BT = torch.nn.functional.pad(mask_BT, (width, 0), value=1)
+                mask_BT = None
+                if prefix.mask_BT is not None:  # prompts are padded on the left, and that must be told
+                    mask_BT = torch.cat([prefix.mask_BT[prompt_B], torch.ones_like(ids_BT)], dim=1)
                 cache = rows_of(prefix.cache, prompt_B, ids_BT.shape[1])
                 rest_BTH = self.runner.hidden(ids_BT, mask_BT, positions_BT, cache)
                 hidden_BTH = torch.cat([hidden_BTH, rest_BTH], dim=1)
@@ -143,17 +154,26 @@ class Scorer:
         self, hidden_BTH: torch.Tensor, rows: Sequence[_Row], starts: Sequence[int]
     ) -> Iterator[tuple[int, NDArray[np.float32]]]:
         """Log-probabilities of the responses whose states begin at `starts`, one chunk of tokens at a time."""
-        hidden_NH = torch.cat([hidden_BTH[i, s : s + len(r.response)] for i, (r, s) in enumerate(zip(rows, starts))])
-        targets_N = torch.tensor([t for r in rows for t in r.response], device=hidden_NH.device)
-        parts = [
-            _chosen(self.runner.head(hidden_NH[i : i + self.chunk]), targets_N[i : i + self.chunk])
-            for i in range(0, len(targets_N), self.chunk)
+        width, device = hidden_BTH.shape[1], hidden_BTH.device
+        places = [
+            np.arange(i * width + s, i * width + s + len(r.response)) for i, (r, s) in enumerate(zip(rows, starts))
         ]
-        values_N = torch.cat(parts).cpu().numpy()
+        place_N = torch.from_numpy(np.concatenate(places)).to(device)
+        hidden_NH = hidden_BTH.flatten(0, 1)[place_N]
+        targets_N = torch.tensor([t for r in rows for t in r.response], device=device)
+        values_N = self.head(hidden_NH, targets_N).cpu().numpy()
         at = 0
         for row in rows:
             yield row.place, values_N[at : at + len(row.response)].copy()
             at += len(row.response)
+
+    def _logits_head(self, hidden_NH: torch.Tensor, targets_N: torch.Tensor) -> torch.Tensor:
+        """The model's own output layer, one chunk of tokens at a time."""
+        parts = [
+            _chosen(self.runner.head(hidden_NH[i : i + self.chunk]), targets_N[i : i + self.chunk])
+            for i in range(0, len(targets_N), self.chunk)
+        ]
+        return torch.cat(parts)
 
 
 def _by_prompt(rows: list[_Row]) -> tuple[list[list[_Row]], list[_Row]]:
@@ -181,6 +201,6 @@ def _cut(items: Iterable[Item], size: Callable[[Item], int], limit: int) -> Iter
 
 
 def _chosen(logits_NV: torch.Tensor, targets_N: torch.Tensor) -> torch.Tensor:
-    logits_NV = logits_NV.float()
-    chosen_N = logits_NV.gather(1, targets_N[:, None])[:, 0]
-    return (chosen_N - torch.logsumexp(logits_NV, dim=-1)).clamp(max=0.0)
+    # One fused pass in float32, whatever the logits are in; logsumexp by itself is several.
+    logs_NV = torch.log_softmax(logits_NV, dim=-1, dtype=torch.float32)
+    return (-torch.nn.functional.nll_loss(logs_NV, targets_N, reduction="none")).clamp(max=0.0)

@@ -165,50 +165,54 @@ class SlotDecoding:
 
     def _take(self, slots: Sequence[int], drawn: Drawn) -> Iterator[Sample]:
         """Append what was drawn to the slots' responses; yield those that ended."""
-        steps = drawn.tokens_BK.shape[1]
-        eos_BK = np.isin(drawn.tokens_BK, self.eos)
-        look_BK = eos_BK | self.stops.may_complete[drawn.tokens_BK]
-        ended: list[tuple[int, FinishReason]] = []
-        for i, slot in enumerate(slots):
-            if self.jobs[slot] is None:
-                continue
-            if drawn.bad_B[i]:
-                raise ModelError(
-                    "the model's logits are not finite: its weights are broken, or the precision is too low"
-                )
-            have = int(self.have_B[slot])
-            take, reason = self._ending(slot, have, drawn.tokens_BK[i], eos_BK[i], look_BK[i])
-            self.tokens_BT[slot, have : have + take] = drawn.tokens_BK[i, :take]
-            if self.logprobs_BT is not None and drawn.logprobs_BK is not None:
-                self.logprobs_BT[slot, have : have + take] = drawn.logprobs_BK[i, :take]
-            self.log_q_B[slot] += float(drawn.log_q_BK[i, :take].sum(dtype=np.float64))
-            self.have_B[slot] = have + take
-            assert take <= steps
-            if reason is not None and drawn.short_B[i]:
-                job = self.jobs[slot]
-                assert job is not None
-                self.redo.append(job)
-                self.jobs[slot] = None
-            elif reason is not None:
-                ended.append((slot, reason))
+        open_B = np.array([self.jobs[slot] is not None for slot in slots])
+        if (drawn.bad_B & open_B).any():
+            raise ModelError("the model's logits are not finite: its weights are broken, or the precision is too low")
+        slot_B = np.asarray(slots)[open_B]
+        new_BK = drawn.tokens_BK[open_B]
+        have_B = self.have_B[slot_B]
+        take_B, eos_B, stop_B = self._ends(slot_B, have_B, new_BK)
+        own_BK = np.arange(new_BK.shape[1]) < take_B[:, None]
+        row_N, k_N = np.nonzero(own_BK)
+        place = slot_B[row_N], have_B[row_N] + k_N
+        self.tokens_BT[place] = new_BK[row_N, k_N]
+        if self.logprobs_BT is not None and drawn.logprobs_BK is not None:
+            self.logprobs_BT[place] = drawn.logprobs_BK[open_B][row_N, k_N]
+        self.log_q_B[slot_B] += np.where(own_BK, drawn.log_q_BK[open_B].astype(np.float64), 0.0).sum(axis=1)
+        self.have_B[slot_B] = have_B + take_B
+        done_B = eos_B | stop_B | (have_B + take_B == self.max_tokens)
+        short_B = drawn.short_B[open_B]
+        for slot in slot_B[done_B & short_B]:
+            job = self.jobs[slot]
+            assert job is not None
+            self.redo.append(job)
+            self.jobs[slot] = None
+        ended: list[tuple[int, FinishReason]] = [
+            (int(slot_B[i]), "eos" if eos_B[i] else "stop" if stop_B[i] else "length")
+            for i in np.flatnonzero(done_B & ~short_B)
+        ]
         yield from self._samples(ended)
 
-    def _ending(
-        self,
-        slot: int,
-        have: int,
-        new_K: NDArray[np.int64],
-        eos_K: NDArray[np.bool_],
-        look_K: NDArray[np.bool_],
-    ) -> tuple[int, FinishReason | None]:
-        """How many of the new tokens belong to the response, and why it ended, if it did."""
-        room = min(len(new_K), self.max_tokens - have)
-        for k in np.flatnonzero(look_K[:room]):
-            if eos_K[k]:
-                return int(k) + 1, "eos"
-            if self.stops.stop and self.stops.found([*self.tokens_BT[slot, :have].tolist(), *new_K[: k + 1].tolist()]):
-                return int(k) + 1, "stop"
-        return room, "length" if have + room == self.max_tokens else None
+    def _ends(
+        self, slot_B: NDArray[np.int64], have_B: NDArray[np.int64], new_BK: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_]]:
+        """How many of the new tokens belong to each response, and whether it ended by EOS or by a stop string."""
+        room_B = np.minimum(new_BK.shape[1], self.max_tokens - have_B)
+        eos_BK = np.isin(new_BK, self.eos) & (np.arange(new_BK.shape[1]) < room_B[:, None])
+        eos_B: NDArray[np.bool_] = np.any(eos_BK, axis=1)
+        take_B = np.where(eos_B, eos_BK.argmax(axis=1) + 1, room_B)
+        stop_B = np.zeros(len(slot_B), dtype=bool)
+        if self.stops.stop:
+            look_BK = self.stops.may_complete[new_BK]
+            for i in np.flatnonzero(look_BK.any(axis=1)):
+                before = self.tokens_BT[slot_B[i], : have_B[i]].tolist()
+                for k in np.flatnonzero(look_BK[i, : take_B[i]]):
+                    if eos_BK[i, k]:
+                        break
+                    if self.stops.found([*before, *new_BK[i, : k + 1].tolist()]):
+                        take_B[i], stop_B[i], eos_B[i] = k + 1, True, False
+                        break
+        return take_B, eos_B, stop_B
 
     def _samples(self, ended: list[tuple[int, FinishReason]]) -> Iterator[Sample]:
         rows_T = [self.tokens_BT[slot, : self.have_B[slot]].tolist() for slot, _ in ended]

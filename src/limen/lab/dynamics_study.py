@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from limen.dynamics.between_figures import read_result
 from limen.dynamics.curves import RunCurves, read_curves
 from limen.errors import ConfigError
 from limen.lab.demo import ALGORITHMS, MAX_TOKENS, RECIPE, VERIFIER
@@ -65,6 +66,9 @@ class DynamicsStudy:
     def trained(self, arm: str, seed: int) -> Path:
         return self.study.out / f"seed-{seed}" / f"train-{arm}"
 
+    def between(self, arm: str, seed: int) -> Path:
+        return self.study.out / f"seed-{seed}" / f"{arm}-between"
+
     def sampled(self, arm: str, seed: int, step: int) -> Path:
         return self.study.out / f"seed-{seed}" / f"{arm}-step-{step}"
 
@@ -84,6 +88,20 @@ def run_one(s: DynamicsStudy, arm: str, seed: int) -> None:
     folder = train_policy(s.study, arm, seed, settings)
     for step in s.steps:
         sample_policy(s.study, s.sampled(arm, seed, step), str(folder / f"checkpoint-{step}"), arm, step=step)
+    look_between(s, arm, seed)
+
+
+def look_between(s: DynamicsStudy, arm: str, seed: int) -> None:
+    """What `limen dynamics` says of the base and the checkpoints of one training; skipped when it is there."""
+    from limen.dynamics.between import gather, write
+    from limen.dynamics.checkpoints import read_checkpoints
+
+    if (s.between(arm, seed) / "dynamics.json").exists():
+        return
+    runs = [s.study.out / "base", *(s.sampled(arm, seed, step) for step in s.steps)]
+    found = read_checkpoints([str(r) for r in runs])
+    data = gather(found, s.between(arm, seed), s.study.out / "probe", device=s.study.device, dtype="float32")
+    write(data, s.between(arm, seed))
 
 
 def prepare(s: DynamicsStudy) -> None:
@@ -149,7 +167,8 @@ def _compared(s: DynamicsStudy, arm: str, seed: int, step: int) -> Comparison:
 
 
 def draw(s: DynamicsStudy, seeds: Sequence[int], compared: Mapping[str, Sequence[Sequence[Comparison]]]) -> None:
-    """Figures 2, 7 and 8 of each schedule."""
+    """Figures 2, 7 and 8 of each schedule; 3, 4 and 14 of each method with the first seed."""
+    from limen.dynamics.between_figures import between_figure
     from limen.dynamics.figures import training_figure
 
     for schedule in s.schedules:
@@ -160,6 +179,9 @@ def draw(s: DynamicsStudy, seeds: Sequence[int], compared: Mapping[str, Sequence
         training_figure(2, paths, folder, passes)
         training_figure(7, paths, folder)
         training_figure(8, paths, folder)
+        for arm in arms:
+            for number in (3, 4, 14):
+                between_figure(number, s.between(arm, seeds[0]), folder / f"{arm}-seed-{seeds[0]}")
 
 
 def pass_points(
@@ -205,6 +227,7 @@ def study_page(
             each = ", ".join(f"{x:+.3g}" for x in f.changes)
             between = f" [{f.low:+.3g}, {f.high:+.3g}]" if f.low == f.low else ""
             lines.append(f"| {f.words} | {f.verdict} | {f.mean:+.3g}{between} | {f.start:.3g} | {each} |")
+    lines += _correlations(s, seeds)
     last = int(some.k_K[-1])
     lines += [
         "",
@@ -221,6 +244,24 @@ def study_page(
                 cells = [arm, str(seed), str(step), f"{curve[0]:.3f}", f"{curve[-1]:.3f}", str(x.E), str(x.S)]
                 lines.append("| " + " | ".join([*cells, f"{x.chance_each_way:.1f}", f"{x.mcnemar_p:.2g}"]) + " |")
     return "\n".join(lines) + "\n"
+
+
+def _correlations(s: DynamicsStudy, seeds: Sequence[int]) -> list[str]:
+    """Figure 3 in numbers: one line for each training."""
+    lines = ["", "| run | seed | pairs T<T' | Δ⁺ against Δpass@k: Pearson | Spearman |", "|---|---|---|---|---|"]
+    for arm in s.arms:
+        for seed in seeds:
+            part = read_result(s.between(arm, seed))["interference"]
+            found = part["tasks"]["all"]
+            cells = [arm, str(seed), f"{len(found['pairs'])} (k = {part['k']})"]
+            lines.append("| " + " | ".join([*cells, _between(found["pearson"]), _between(found["spearman"])]) + " |")
+    return lines
+
+
+def _between(e: Mapping[str, float | None]) -> str:
+    if e["value"] is None:
+        return "undefined"
+    return f"{e['value']:.2f}" + ("" if e["low"] is None else f" [{e['low']:.2f}, {e['high']:.2f}]")
 
 
 _HEAD = """\

@@ -20,6 +20,9 @@ from limen.measure.votes import Merge, answers_from_run, diversity_table, maj_ta
 BUDGET = 32
 """Samples at which answer entropy is compared (Invisible Leash)."""
 
+_UNDER_STOPPING = frozenset({"tokens", "tokens_correct", "tokens_not_correct", "truncated", "token_entropy"})
+"""What an adaptive run says of its responses all the same (of the samples up to the last success)."""
+
 
 @dataclass(frozen=True)
 class Measure:
@@ -89,7 +92,10 @@ def describe(
     else:
         per_problem |= responses.columns
     if table.stop is not None:
-        why["diversity"] = "adaptive run: votes and diversity are of samples up to the last success, and so biased"
+        per_problem = {name: values for name, values in per_problem.items() if name in _UNDER_STOPPING}
+        why["votes, diversity and accuracy by mode"] = (
+            "adaptive run: samples end with a success, so what counts answers is biased; sample a fixed n for these"
+        )
     measures = summarise(per_problem, draws, seed)
     how = f"problems ({table.M}) with replacement, {draws} draws, seed {seed}, 95% interval"
     return Description(table, at, measures, per_problem, why, how)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limen.errors import DataError
+from limen.measure.adaptive import adaptive_support, posterior_verdicts
 from limen.measure.align import align, samples_json
 from limen.measure.compare import plain
 from limen.measure.counts import CountTable, read_counts
@@ -121,13 +122,13 @@ def series(
 ) -> Series:
     """Measure checkpoints against the first of them, question by question. Raises `DataError` like `compare`.
 
-    Adaptive runs are refused: question histories need the successes of a fixed number of samples.
+    Where a checkpoint was sampled adaptively, chance and the verdicts against it are from posteriors.
     """
     if len(tables) < 2:
         raise DataError(f"a series needs a base and at least one checkpoint, got {len(tables)} table")
-    if any(t.stop is not None for t in tables):
-        raise DataError("a series of adaptive runs is not supported: sample the checkpoints with a fixed n")
     notes: list[str] = []
+    if any(t.stop is not None for t in tables):
+        notes.append("adaptive stopping: chance and verdicts are from posteriors, and c stops at the rule's r")
     base, aligned = tables[0], [tables[0]]
     for table in tables[1:]:
         base, other, more = align(base, table, force)
@@ -141,17 +142,27 @@ def series(
         raise DataError("some checkpoint has problems without a judged sample: finish sampling, or leave them out")
     k_K = pick_ks(ks, *same)
     pairs = list(zip([None, *same[:-1]], same))
-    verdicts = [question_verdicts(same[0].n_P, same[0].c_P, t.c_P, q, t.n_P).verdict_P for t in same]
+    verdicts = [_verdicts(same[0], t, q) for t in same]
     return Series(
         tables=tuple(same),
         curves=tuple(pass_curve(t, k_K, draws, seed) for t in same),
-        support_C=(None, *(support(same[0].n_P, same[0].c_P, t.c_P, t.n_P) for t in same[1:])),
-        step_C=tuple(None if a is None else support(a.n_P, a.c_P, b.c_P, b.n_P) for a, b in pairs),
+        support_C=(None, *(_support(same[0], t) for t in same[1:])),
+        step_C=tuple(None if a is None else _support(a, b) for a, b in pairs),
         verdict_CP=np.array(verdicts),
         c_CP=np.array([t.c_P for t in same]),
         q=q,
         notes=tuple(dict.fromkeys(notes)),
     )
+
+
+def _support(a: CountTable, b: CountTable) -> SupportResult:
+    return adaptive_support(a, b) if a.stop or b.stop else support(a.n_P, a.c_P, b.c_P, b.n_P)
+
+
+def _verdicts(base: CountTable, other: CountTable, q: float) -> NDArray[np.str_]:
+    if base.stop or other.stop:
+        return posterior_verdicts(base, other, q).verdict_P
+    return question_verdicts(base.n_P, base.c_P, other.c_P, q, other.n_P).verdict_P
 
 
 def series_tables(paths: Sequence[str | Path], verifier: str | None = None) -> list[CountTable]:
