@@ -46,6 +46,7 @@ def sample(args: argparse.Namespace, part: str, n: int) -> Path:
         problems, template = str(file), "arithmetic"
     settings = SampleSettings.make(
         model=args.model, problems=problems, n=n, max_tokens=6, template=template, device=args.device, policy="base",
+        verifier="exact",
         temperature=0.9 if part == "probe" else 1.0,
     )  # fmt: skip
     sample_run(settings, out, progress=False)

@@ -37,7 +37,9 @@ def influence(
     probe_policy: Annotated[str | None, typer.Option(rich_help_panel=_WHAT, help="Policy in the probe run.")] = None,
     probe_step: Annotated[int | None, typer.Option(rich_help_panel=_WHAT, help="Step in the probe run.")] = None,
     verifier: Annotated[str | None, typer.Option(rich_help_panel=_WHAT, help="Whose verdicts count.")] = None,
-    lr: Annotated[float | None, typer.Option(rich_help_panel=_HOW, help="Step size; the run's own otherwise.")] = None,
+    lr: Annotated[
+        float | None, typer.Option(rich_help_panel=_HOW, help="Step size; the next step's own otherwise.")
+    ] = None,
     sketch: Annotated[
         int | None, typer.Option(rich_help_panel=_HOW, help="Width of the random projection; 0: exact.")
     ] = None,
@@ -56,7 +58,7 @@ def influence(
     options, advantages = run_options(run, form, model is not None)
     options = dataclasses.replace(
         options, reduce=_choice("reduce", reduce, ("mean", "sum")), train=train or None, pairs=pairs or None, each=each,
-        lr=options.lr if lr is None else lr, sketch=sketch, seed=seed, device=device, dtype=dtype,
+        lr=lr, sketch=sketch, seed=seed, device=device, dtype=dtype,
     )  # fmt: skip
 
     def say(text: str) -> None:
@@ -97,7 +99,7 @@ def run_options(path: Path, form: str = "both", other_model: bool = False) -> tu
         forms=forms[form],
         normaliser={"dapo": "tokens", "grpo": "responses"}.get(loss) or int(s.get("max_new_tokens", 512)),  # type: ignore[arg-type]
         clip=float(optimiser.get("grad_clip", 1.0)),
-        lr=float(optimiser.get("lr", 1e-6)),
+        base_lr=float(optimiser.get("lr", 1e-6)),
         betas=tuple(optimiser.get("betas", (0.9, 0.999))),
         eps=float(optimiser.get("eps", 1e-8)),
         weight_decay=float(optimiser.get("weight_decay", 0.0)),

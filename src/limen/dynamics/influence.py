@@ -40,8 +40,13 @@ Form = Literal["sgd", "adam"]
 
 @dataclass(frozen=True)
 class Options:
-    """What is measured. `train`: training samples of each checkpoint, at most; `pairs`: probe pairs, at most; `each`:
-    responses of a probe problem; `sketch`: its width, 0 exact, None as memory allows; `lr` None: the run's own."""
+    """What is measured.
+
+    `train`: training samples of each checkpoint, at most (whole groups); `pairs`: probe pairs, at most; `each`:
+    responses of a probe problem; None: all. `sketch`: its width, 0 exact, None as memory allows. `lr`: Adam's step size;
+    None: that of the step to come, as the optimizer's state says it, or `base_lr` (the run's) where there is no state
+    or a schedule has brought it to 0.
+    """
 
     forms: tuple[Form, ...] = ("sgd", "adam")
     reduce: Reduce = "mean"
@@ -50,6 +55,7 @@ class Options:
     each: int = 4
     sketch: int | None = None
     lr: float | None = None
+    base_lr: float = 1e-6
     seed: int = 0
     device: str | None = None
     dtype: str = "float32"
@@ -179,6 +185,9 @@ def influence_at(
     predictions: dict[str, Prediction] = {}
     rows = None
     for form in o.forms:
+        if form == "adam" and len(o.forms) > 1 and place.step and place.optimizer is None:
+            log.warning("step %d has no optimizer.pt beside %s: the form sgd only", place.step, place.model)
+            continue
         adam = _adam(place, gradients, o) if form == "adam" else None
         rate = o.lr if form == "adam" or len(o.forms) == 1 else None
         found = predict_step(gradients, batch, probe, adam, rate, sketch=o.sketch, keep_rows=form == "sgd", seed=o.seed)
@@ -196,12 +205,13 @@ def influence_at(
 
 def _adam(place: Place, gradients: Gradients, o: Options) -> AdamState:
     if place.optimizer is not None:
-        return load_adam(place.optimizer, gradients, o.lr)
+        state = load_adam(place.optimizer, gradients, o.lr)
+        return state if state.lr > 0 else replace(state, lr=o.base_lr)
     if place.step:
         raise ConfigError(
             f"step {place.step} has no optimizer.pt beside {place.model}: Adam's form needs its moments; use --form sgd"
         )
-    return fresh_adam(gradients, o.lr or 1e-6, betas=o.betas, eps=o.eps, weight_decay_D=o.weight_decay)
+    return fresh_adam(gradients, o.lr or o.base_lr, betas=o.betas, eps=o.eps, weight_decay_D=o.weight_decay)
 
 
 def to_json(found: Influence, solved: int = 50, effects: int = 100) -> dict[str, Any]:
