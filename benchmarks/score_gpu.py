@@ -142,9 +142,9 @@ def main() -> None:
 
 def vllm(args, requests, tokens, ours) -> dict[str, float]:
     """vLLM on the same pairs; its noise: 64 of them one by one."""
-    from limen.engines.vllm_scoring import VllmScorer
+    from limen.engines.vllm import VLLMEngine
 
-    scorer = VllmScorer(args.model, gpu_memory_utilization=0.5, max_model_len=512)
+    scorer = VLLMEngine.load(args.model, draws="vllm", gpu_memory_utilization=0.5, max_model_len=512)
     values, row = measure(True, 1, tokens, lambda: scorer.score(requests))
     single = [v for r in requests[:64] for v in scorer.score([r])]
     return {**row, "peak_gib": float("nan"), "gap": gap(values, ours), "noise": gap(values[:64], single)}

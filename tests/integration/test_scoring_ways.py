@@ -147,8 +147,11 @@ def test_a_fused_head_gives_minus_its_loss_per_token(monkeypatch):
 class FakeLLM:
     """Answers as vLLM does, out of a transformers model."""
 
-    def __init__(self, model, context=64):
-        self.model, self.model_config = model, types.SimpleNamespace(max_model_len=context)
+    def __init__(self, model):
+        self.model = model
+        config = types.SimpleNamespace(max_model_len=64, get_vocab_size=lambda: VOCABULARY)
+        vllm = types.SimpleNamespace(scheduler_config=types.SimpleNamespace(max_num_seqs=8))
+        self.llm_engine = types.SimpleNamespace(model_config=config, vllm_config=vllm)
 
     def generate(self, prompts, params, use_tqdm):
         assert (params.max_tokens, params.prompt_logprobs) == (1, 0)
@@ -162,22 +165,25 @@ class FakeLLM:
 def test_vllm_prompt_logprobs_become_scores_of_the_response(monkeypatch):
     fake = types.SimpleNamespace(LLM=None, SamplingParams=lambda **k: types.SimpleNamespace(**k))
     monkeypatch.setitem(sys.modules, "vllm", fake)
-    from limen.engines.vllm_scoring import VllmScorer
+    from limen.engines.vllm import VLLMEngine
 
-    model = random_model(seed=5).model
-    scorer, requests = VllmScorer("tiny", llm=FakeLLM(model)), [*some_requests(8), ScoreRequest((2,), ())]
-    got, want = scorer.score(requests), Scorer(Runner(model)).score(requests)
+    model = random_model(seed=5)
+    engine, requests = VLLMEngine(FakeLLM(model.model), model.tokenizer, (EOS,)), some_requests(8)
+    got, want = engine.score(requests), Scorer(Runner(model.model)).score(requests)
     for a, b in zip(got, want, strict=True):
         assert a == pytest.approx(b, abs=5e-5)
-    with pytest.raises(ModelError, match="context is 64"):
-        scorer.score([ScoreRequest((2,) * 40, (3,) * 24)])
-    with pytest.raises(ModelError, match="empty prompt"):
-        scorer.score([ScoreRequest((), (2,))])
+    with pytest.raises(ModelError, match="do not fit vLLM's context 64"):
+        engine.score([ScoreRequest((2,) * 40, (3,) * 24)])
 
 
-def test_vllm_that_is_not_installed_is_one_clear_error(monkeypatch):
+def test_the_command_scores_with_vllm_or_says_what_is_missing(tmp_path, monkeypatch):
+    from limen.cli.sample import _scoring_engine
+
     monkeypatch.setitem(sys.modules, "vllm", None)
-    from limen.engines.vllm_scoring import VllmScorer
-
     with pytest.raises(MissingExtra, match=r"limen\[vllm\]"):
-        VllmScorer("tiny")
+        _scoring_engine("vllm", "tiny", None, None, "logits")
+    with pytest.raises(ConfigError, match="leave them out with vllm"):
+        _scoring_engine("vllm", "tiny", "cpu", None, "logits")
+    with pytest.raises(ConfigError, match="expected transformers or vllm"):
+        _scoring_engine("llama", "tiny", None, None, "logits")
+    assert _scoring_engine("transformers", "tiny", "cpu", None, "logits").name == "transformers"

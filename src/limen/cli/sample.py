@@ -202,9 +202,9 @@ def _scoring_engine(engine: str, model: str, device: str | None, dtype: str | No
         raise ConfigError(f"--engine {engine}: expected transformers or vllm")
     if device is not None or head != "logits":
         raise ConfigError("--device and --head are for the engine transformers: leave them out with vllm")
-    from limen.engines.vllm_scoring import VllmScorer
+    from limen.engines.vllm import VLLMEngine
 
-    return VllmScorer(model, dtype)
+    return VLLMEngine.load(model, dtype, draws="vllm")
 
 
 def _print(run: Any, as_json: bool) -> None:

@@ -43,8 +43,8 @@ class Options:
     """What is measured.
 
     `train`: training samples of each checkpoint, at most (whole groups); `pairs`: probe pairs, at most; `each`:
-    responses of a probe problem; None: all. `sketch`: its width, 0 exact, None as memory allows. `lr`: Adam's step size;
-    None: that of the step to come, as the optimizer's state says it, or `base_lr` (the run's) where there is no state
+    responses of a probe problem; None: all. `sketch`: its width, 0 exact, None as memory allows. `lr`: Adam's step
+    size; None: that of the step to come, as the optimizer's state says it, or `base_lr` (the run's) where there is no state
     or a schedule has brought it to 0.
     """
 
