@@ -155,6 +155,11 @@ def score(
     head: Annotated[
         str, typer.Option(rich_help_panel=_RUN, help="logits, or cce: cut-cross-entropy's kernel, on a GPU.")
     ] = "logits",
+    ray: Annotated[
+        bool, typer.Option("--ray", rich_help_panel=_RUN, help="Spread the work over a Ray cluster.")
+    ] = False,
+    ray_address: Annotated[str | None, typer.Option(rich_help_panel=_RUN, help="Cluster to join.")] = None,
+    workers: Annotated[int | None, typer.Option(rich_help_panel=_RUN, help="Workers of the Ray cluster.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
 ) -> None:
@@ -163,7 +168,10 @@ def score(
     from limen.store import Run
 
     Run.open(run)
-    scorer = _scoring_engine(engine, model, device, dtype, head)
+    if ray or ray_address or workers:
+        scorer = _cluster_engine(engine, model, device, dtype, head, ray, ray_address, workers)
+    else:
+        scorer = _scoring_engine(engine, model, device, dtype, head)
     result = score_run(run, scorer, name or model, policy, step, tokens, progress=not quiet)
     if as_json:
         typer.echo(json.dumps(result, indent=1))
@@ -205,6 +213,26 @@ def _scoring_engine(engine: str, model: str, device: str | None, dtype: str | No
     from limen.engines.vllm import VLLMEngine
 
     return VLLMEngine.load(model, dtype, draws="vllm")
+
+
+def _cluster_engine(
+    engine: str,
+    model: str,
+    device: str | None,
+    dtype: str | None,
+    head: str,
+    ray: bool,
+    address: str | None,
+    workers: int | None,
+) -> Any:
+    from limen.config import SampleSettings
+    from limen.errors import ConfigError
+    from limen.sampling.engine import make_engine
+
+    if head != "logits":
+        raise ConfigError("--head is for scoring in this process: leave it out with --ray")
+    over = {"ray": ray, "ray_address": address, "workers": workers, "engine": engine, "device": device, "dtype": dtype}
+    return make_engine(SampleSettings.make(model=model, problems="none", **over))
 
 
 def _print(run: Any, as_json: bool) -> None:

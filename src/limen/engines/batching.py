@@ -76,6 +76,20 @@ def without(batch: Batch, done: set[tuple[str, int]], max_rows: int) -> list[Bat
     return plan(left, max_rows, max(1, max_rows) * longest)
 
 
+def remaining(requests: Sequence[SampleRequest], done: set[tuple[str, int]]) -> list[SampleRequest]:
+    """The requests without the samples in `done`, a set of (problem id, sample index)."""
+    left = []
+    for request in requests:
+        pid = request.prompt.problem_id
+        keep = [i for i, index in enumerate(request.sample_indices) if (pid, index) not in done]
+        if len(keep) == len(request.sample_indices):
+            left.append(request)
+        elif keep:
+            indices = tuple(request.sample_indices[i] for i in keep)
+            left.append(SampleRequest(request.prompt, indices, tuple(request.seeds[i] for i in keep)))
+    return left
+
+
 def cache_bytes_per_token(config: Any, item_size: int) -> int:
     """Bytes that one token of one row takes in the key-value cache (an upper bound where layers are unlike)."""
     text = config.get_text_config(decoder=True)

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 import torch
 
-from limen.engines.batching import PREFILL_TOKENS
+from limen.engines.batching import PREFILL_TOKENS, remaining
 from limen.engines.protocol import Sample, SampleRequest
 from limen.engines.runner import Runner
 from limen.engines.slot_decoding import Job, SlotDecoding, length_bucket, rows_bucket, steps_between
@@ -154,17 +154,3 @@ class FastPath:
             if not share <= TOLERANCE.get(self.runner.model.dtype, 0.05):
                 return f"its logits in slots differ from the plain ones by {share:.2g} of the largest"
         return None
-
-
-def remaining(requests: Sequence[SampleRequest], done: set[tuple[str, int]]) -> list[SampleRequest]:
-    """The requests without the samples in `done`, a set of (problem id, sample index)."""
-    left = []
-    for request in requests:
-        pid = request.prompt.problem_id
-        keep = [i for i, index in enumerate(request.sample_indices) if (pid, index) not in done]
-        if len(keep) == len(request.sample_indices):
-            left.append(request)
-        elif keep:
-            indices = tuple(request.sample_indices[i] for i in keep)
-            left.append(SampleRequest(request.prompt, indices, tuple(request.seeds[i] for i in keep)))
-    return left

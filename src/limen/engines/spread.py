@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from limen.engines.fast_path import remaining
+from limen.engines.batching import remaining
 from limen.engines.protocol import Capabilities, Sample, SampleRequest, ScoreRequest
 from limen.engines.requests_check import check_requests
 from limen.errors import LimenError, ModelError

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from limen.config import SampleSettings
@@ -16,6 +18,21 @@ def make_engine(settings: SampleSettings) -> Engine:
 
         return RayEngine.start(settings)
     return local_engine(settings)
+
+
+@contextmanager
+def opened(settings: SampleSettings, engine: Engine | None = None) -> Iterator[Engine]:
+    """The engine that is given, or one of the settings', whose workers end with the block."""
+    if engine is not None:
+        yield engine
+        return
+    made = make_engine(settings)
+    try:
+        yield made
+    finally:
+        close = getattr(made, "close", None)
+        if close is not None:
+            close()
 
 
 def local_engine(settings: SampleSettings) -> Engine:

@@ -13,7 +13,7 @@ from limen.engines.protocol import Engine
 from limen.errors import ConfigError, StoreError
 from limen.problems import load_problems
 from limen.problems.prompt import render
-from limen.sampling.engine import find_tokenizer, make_engine, make_template
+from limen.sampling.engine import find_tokenizer, make_template, opened
 from limen.sampling.fill import Filling
 from limen.sampling.golds import auto_verifier, check_golds
 from limen.store import Run
@@ -40,8 +40,7 @@ def sample_run(settings: SampleSettings, out: str | Path, engine: Engine | None 
         template = make_template(settings)
         prompts = render(problems, find_tokenizer(settings, engine), template)
         run = _open(settings, Path(out), problems, prompts)
-        with _lock(run, settings.share):
-            engine = engine or make_engine(settings)
+        with _lock(run, settings.share), opened(settings, engine) as engine:
             params = settings.params(template.stop)
             prepare(engine, prompts, params)
             require(engine, needs_of(params, settings.logprobs, settings.need))
@@ -118,6 +117,10 @@ def _merge(
 
 
 def _pool(verifier: Any, settings: SampleSettings) -> VerifierPool:
+    if settings.ray:
+        from limen.sampling.cluster_judges import ClusterJudges
+
+        return ClusterJudges(verifier, settings)
     return VerifierPool(verifier, workers=settings.verify_workers, deadline=settings.verify_deadline)
 
 
