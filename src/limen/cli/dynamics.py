@@ -157,7 +157,7 @@ def _verifier_of(text: str) -> Any:
 
 @dynamics.command("figure")
 def figure(
-    number: Annotated[int, typer.Argument(help="2, 7, 8: from training runs; 3, 4, 14: from `limen dynamics`.")],
+    number: Annotated[int, typer.Argument(help="2, 7, 8, 10: from training runs; 3, 4, 14: from `limen dynamics`.")],
     runs: Annotated[list[Path], typer.Argument(help="Training runs with a probe, or the folder of `limen dynamics`.")],
     out: Annotated[Path, typer.Option(help="Folder for PNG, SVG and CSV.")] = Path("figures"),
     samples: Annotated[
@@ -173,6 +173,10 @@ def figure(
         if len(runs) != 1:
             raise ConfigError(f"figure {number} is made from one folder of `limen dynamics`, not from {len(runs)}")
         made = between_figure(number, runs[0], out)
+    elif number == 10:
+        from limen.dynamics.influence_figure10 import model_figure
+
+        made = model_figure(runs, out)
     else:
         from limen.dynamics.figures import pass_points, training_figure
 
