@@ -44,8 +44,8 @@ class Options:
 
     `train`: training samples of each checkpoint, at most (whole groups); `pairs`: probe pairs, at most; `each`:
     responses of a probe problem; None: all. `sketch`: its width, 0 exact, None as memory allows. `lr`: Adam's step
-    size; None: that of the step to come, as the optimizer's state says it, or `base_lr` (the run's) where there is no state
-    or a schedule has brought it to 0.
+    size; None: that of the step to come, as the optimizer's state says it, or `base_lr` (the run's) where there is no
+    state or a schedule has brought it to 0.
     """
 
     forms: tuple[Form, ...] = ("sgd", "adam")

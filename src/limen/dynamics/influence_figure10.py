@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 def model_figure(paths: Sequence[str | Path], out: str | Path) -> list[Path]:
     """`figure10.png`, `.svg` and `.csv`: influence, interference, log π(y+), a row a model.
 
-    From training runs with a probe. Rows are the models that they started from, in order of first appearance; runs of one name in a row are one
-    line with a band. Raises `DataError` where a run had no probe.
+    From training runs with a probe. Rows are the models that they started from, in order of first appearance; runs of
+    one name in a row are one line with a band. Raises `DataError` where a run had no probe.
     """
     keys = PANELS[2]
     by_model: dict[str, list[RunCurves]] = {}
