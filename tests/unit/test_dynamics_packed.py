@@ -48,6 +48,27 @@ def test_scores_and_entropies_are_the_models_own(model, batch_tokens):
         np.testing.assert_allclose(found.entropy_T[part], entropy, atol=2e-5)
 
 
+@pytest.mark.parametrize("lengths", [(3, 1, 2, 5), (2, 2, 2, 2), (0, 1, 3, 2)])
+def test_a_beginning_that_all_prompts_share_is_run_once(model, lengths):
+    """Few-shot examples before every question; one question may be nothing but them."""
+    rng = np.random.default_rng(5)
+    shots = tuple(rng.integers(2, len(CHARS), size=14).tolist())
+    prompts = [shots + tuple(rng.integers(2, len(CHARS), size=n).tolist()) for n in lengths]
+    requests = [
+        ScoreRequest(p, tuple(rng.integers(1, len(CHARS), size=n).tolist())) for p in prompts for n in (1, 3, 5)
+    ]
+    runner = Runner(model)
+    widths = []
+    hidden = runner.hidden
+    runner.hidden = lambda ids, *rest: widths.append(ids.shape) or hidden(ids, *rest)
+    found = PackedScorer(runner, requests)(entropies=True)
+    assert widths[-3][0] == 1  # the shared beginning, then what follows it, then the responses
+    assert widths[-2][0] == len(prompts)
+    assert widths[-2][1] <= max(lengths) + 1
+    np.testing.assert_allclose(found.token_T, np.concatenate([directly(model, r)[0] for r in requests]), atol=2e-5)
+    np.testing.assert_allclose(found.entropy_T, np.concatenate([directly(model, r)[1] for r in requests]), atol=2e-5)
+
+
 def test_the_plan_serves_when_the_weights_change(model):
     requests = pairs()
     other = tiny_model(1).eval()

@@ -73,6 +73,7 @@ class DynamicsProbe(TrainerCallback):  # type: ignore[misc]
         self.seconds = 0.0
         self.noise: dict[str, float] = {}
         self._scorer: PackedScorer | None = None
+        self._base_runner: Runner | None = None
         self._before: Scored | None = None
         self._latest: tuple[int, Scored] | None = None
         self._batch: tuple[PackedScorer, Scored] | None = None
@@ -171,8 +172,9 @@ class DynamicsProbe(TrainerCallback):  # type: ignore[misc]
             "ppl_own": perplexity(before.mean_N),
         }
         if self.base is not None:
-            self.base.eval()
-            under = PackedScorer(Runner(self.base), scorer.requests, self.batch_tokens)()
+            if self._base_runner is None:
+                self._base_runner = Runner(self.base.eval())
+            under = PackedScorer(self._base_runner, scorer.requests, self.batch_tokens)()
             row["ppl_own_under_base"] = perplexity(under.mean_N)
         return {PREFIX + k: v for k, v in row.items()}
 
@@ -231,7 +233,7 @@ def training_batch(trainer: Any) -> list[ScoreRequest]:
     return requests
 
 
-def noise_floor(scorer: PackedScorer, pairs: ProbePairs, count: int = 64) -> dict[str, float]:
+def noise_floor(scorer: PackedScorer, pairs: ProbePairs, count: int = 16) -> dict[str, float]:
     """How far a response's per-token mean lies (nats) from that of the same policy scored one by one in the weights'
     own precision: mean and largest over some pairs. Two scorings of equal weights in one way differ by nothing."""
     places = list(range(0, len(pairs), max(1, len(pairs) // count)))[:count]

@@ -24,6 +24,9 @@ from limen.engines.runner import Runner, pad_left, pad_right
 from limen.engines.scoring import BATCH_TOKENS, LOGIT_BYTES
 from limen.errors import ModelError
 
+WORTH = 8
+"""Tokens that prompts must share at their beginning for these to be run once and apart."""
+
 
 @dataclass
 class _Rows:
@@ -41,8 +44,10 @@ class _Rows:
 
 @dataclass
 class _Pack:
-    """Prompts run together, padded on the left, and the responses that follow them."""
+    """Prompts run together, padded on the left, and the responses that follow them. `shared_1T`: the tokens that all of
+    them begin with (few-shot examples, a system prompt), run once; `ids_BT` is what follows. `mask_BT` covers both."""
 
+    shared_1T: Tensor | None
     ids_BT: Tensor
     mask_BT: Tensor | None
     positions_BT: Tensor
@@ -108,18 +113,22 @@ class PackedScorer:
         self, prompts: list[tuple[int, ...]], groups: dict[tuple[int, ...], list[tuple[tuple[int, ...], int]]]
     ) -> _Pack:
         device = self.runner.device
-        ids_BT, mask_BT = pad_left(prompts, device)
+        shared = _common(prompts)
+        ids_BT, mask_BT = pad_left([p[shared:] for p in prompts], device)
         real_BT = torch.ones_like(ids_BT) if mask_BT is None else mask_BT
-        positions_BT = (real_BT.cumsum(1) - 1).clamp(min=0)
+        positions_BT = shared + (real_BT.cumsum(1) - 1).clamp(min=0)
+        shared_1T = torch.tensor([prompts[0][:shared]], device=device) if shared else None
+        if mask_BT is not None:
+            mask_BT = torch.nn.functional.pad(mask_BT, (shared, 0), value=1)
         rows = [(response, slot, i) for i, p in enumerate(prompts) for response, slot in groups[p]]
         rows.sort(key=lambda r: -len(r[0]))
-        width, parts, at = ids_BT.shape[1], [], 0
+        width, parts, at = shared + ids_BT.shape[1], [], 0
         while at < len(rows):
             # The cache of the prompt counts too: rows of a long prompt are few, however short their responses.
             count = max(1, self.batch_tokens // (len(rows[at][0]) + width // 4))
-            parts.append(self._rows(rows[at : at + count], mask_BT, real_BT.sum(1), width))
+            parts.append(self._rows(rows[at : at + count], mask_BT, shared + real_BT.sum(1), width))
             at += count
-        return _Pack(ids_BT, mask_BT, positions_BT, parts)
+        return _Pack(shared_1T, ids_BT, mask_BT, positions_BT, parts)
 
     def _rows(
         self, rows: list[tuple[tuple[int, ...], int, int]], prompt_mask: Tensor | None, length_B: Tensor, width: int
@@ -145,6 +154,11 @@ class PackedScorer:
 
     def _run(self, pack: _Pack, value_T2: Tensor, entropies: bool) -> None:
         cache = new_cache(self.runner.model)
+        if pack.shared_1T is not None:
+            positions_1T = torch.arange(pack.shared_1T.shape[1], device=pack.shared_1T.device)[None]
+            self.runner.hidden(pack.shared_1T, None, positions_1T, cache)
+            first_B = torch.zeros(len(pack.ids_BT), dtype=torch.long, device=pack.ids_BT.device)
+            cache = rows_of(cache, first_B, pack.ids_BT.shape[1])
         last_BH = self.runner.hidden(pack.ids_BT, pack.mask_BT, pack.positions_BT, cache)[:, -1]
         for rows in pack.rows:
             hidden_BTH = last_BH[rows.prompt_B][:, None]
@@ -163,6 +177,14 @@ def _chosen(logits_NV: Tensor, target_N: Tensor) -> Tensor:
     logits_NV = logits_NV.float()
     chosen_N = (logits_NV.gather(1, target_N[:, None])[:, 0] - torch.logsumexp(logits_NV, dim=-1)).clamp(max=0.0)
     return torch.stack([chosen_N, torch.zeros_like(chosen_N)], dim=1)
+
+
+def _common(prompts: list[tuple[int, ...]]) -> int:
+    """Tokens that all prompts begin with, short of the last of the shortest; 0 where that is not worth a pass."""
+    low, high = min(prompts), max(prompts)
+    same = next((i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), min(len(low), len(high)))
+    same = min(same, min(map(len, prompts)) - 1)
+    return same if same >= WORTH and len(prompts) > 1 else 0
 
 
 def _together(prompts: list[tuple[int, ...]], limit: int) -> Iterator[list[tuple[int, ...]]]:

@@ -41,9 +41,8 @@ class Resampler:
         self.at = {p: i for i, p in enumerate(problems)}
         self.level = level
         rng = np.random.default_rng(seed)
-        self.weight_DM = (
-            problem_weights(len(problems), draws, rng) if draws and problems else np.zeros((0, len(problems)))
-        )
+        M = len(problems)
+        self.weight_DM = problem_weights(M, draws, rng) if draws and M else np.zeros((0, M))
 
     def sums(self, value_N: ArrayLike, problem_N: Sequence[str], keep_N: Bools | None = None) -> tuple[Floats, Floats]:
         """Per problem, over its kept responses: sum of values and number of them, each (M,). NaN is left out."""
