@@ -47,8 +47,10 @@ def training_figure(
     Raises `ConfigError` for another number, `DataError` where a run had no probe.
     """
     if number not in PANELS:
-        raise ConfigError(f"figure {number} is not made from training runs: 2, 7, 8 and 10 are; 3, 4 and 14 from the folder"
-                          " of `limen dynamics`")  # fmt: skip
+        raise ConfigError(
+            f"figure {number} is not made from training runs: 2, 7, 8 and 10 are; 3, 4 and 14 from the folder of "
+            "`limen dynamics`"
+        )
     keys = PANELS[number]
     runs = [read_curves(p, [k for k in keys if k.startswith("probe/") and k != "probe/clip_batch"]) for p in paths]
     found = groups(runs)
