@@ -36,7 +36,8 @@ def write_figure(found: Influence, folder: Path) -> list[Path]:
 
 
 def _scatter(ax: Any, found: Influence) -> None:
-    point = found.points[-1]
+    held = [p for p in found.points if p.main.check.r2 >= HOLDS]  # the last step that first order explains
+    point = (held or list(found.points))[-1]
     p = point.main
     x, y = p.predicted_M.numpy(), p.measured_M.numpy()
     correct = [bool(pair.correct) for pair in found.probe]
@@ -61,6 +62,7 @@ def _sweep(ax: Any, found: Influence) -> None:
                     linewidth=1.1, label=label)  # fmt: skip
     ax.axhline(HOLDS, color=RULE, linewidth=0.8)
     ax.set_xscale("log")
+    _plain(ax.xaxis)
     ax.set_ylim(-0.22, 1.03)
     ax.set_xlabel("size of the step: rms Δ log π, nats")
     ax.set_ylabel("R² of the prediction")
@@ -76,9 +78,18 @@ def _spectrum(ax: Any, found: Influence) -> None:
                 label=f"step {point.place.step}")  # fmt: skip
     ax.set_xscale("log")
     ax.set_yscale("log")
+    ax.set_ylim(bottom=1e-7)
+    _plain(ax.xaxis, ax.yaxis)
     ax.set_xlabel("eigenvalue, largest first")
     ax.set_ylabel("share of the trace")
     ax.legend(frameon=False, fontsize=6)
+
+
+def _plain(*sides: Any) -> None:
+    """Powers of ten as plain numbers: math is not parsed here, so that no label can break the figure."""
+    for side in sides:
+        side.set_major_formatter(lambda v, _: f"{v:g}")
+        side.set_minor_formatter(lambda v, _: "")
 
 
 def _rank(ax: Any, found: Influence) -> None:
