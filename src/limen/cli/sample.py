@@ -165,6 +165,7 @@ def score(
 ) -> None:
     """Log-likelihood of a run's stored responses under a model (temperature 1, prompt masked)."""
     from limen.sampling import score_run
+    from limen.sampling.engine import closing
     from limen.store import Run
 
     Run.open(run)
@@ -172,7 +173,8 @@ def score(
         scorer = _cluster_engine(engine, model, device, dtype, head, ray, ray_address, workers)
     else:
         scorer = _scoring_engine(engine, model, device, dtype, head)
-    result = score_run(run, scorer, name or model, policy, step, tokens, progress=not quiet)
+    with closing(scorer):
+        result = score_run(run, scorer, name or model, policy, step, tokens, progress=not quiet)
     if as_json:
         typer.echo(json.dumps(result, indent=1))
         return

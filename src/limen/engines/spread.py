@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ log = logging.getLogger(__name__)
 CHUNKS_PER_WORKER = 4
 LEAST, MOST = 32, 4096
 """Samples of a chunk: few enough that all workers end together, enough to fill an engine's batch."""
+EVERY = 5.0
+"""Seconds after which it is asked whether more workers could be had."""
 PATIENCE = 3
 """So often a chunk may be with a worker that dies before it is taken for the cause."""
 
@@ -80,10 +83,10 @@ class SpreadEngine:
         count: int,
         tokenizer: Any,
         grow: Callable[[], int] | None = None,
-        on_close: Callable[[], None] = lambda: None,
     ) -> None:
         self.tokenizer = tokenizer
-        self._open, self._grow, self._on_close = open_worker, grow, on_close
+        self._open, self._grow = open_worker, grow
+        self._threads: list[threading.Thread] = []
         self._workers: dict[int, Worker | None] = dict.fromkeys(range(count))
         first = self._workers[0] = open_worker(0)
         about = first.about()
@@ -133,8 +136,9 @@ class SpreadEngine:
         for worker in self._workers.values():
             if worker is not None:
                 worker.close()
-        self._workers = dict.fromkeys(self._workers)
-        self._on_close()
+        for thread in self._threads:
+            thread.join(timeout=5)
+        self._workers, self._threads = dict.fromkeys(self._workers), []
 
     # -- dealing -------------------------------------------------------------------------------------------
 
@@ -185,17 +189,21 @@ class SpreadEngine:
 
         def start(slot: int) -> None:
             self._workers.setdefault(slot, None)
-            threading.Thread(target=serve, args=(slot,), name=f"limen-worker-{slot}", daemon=True).start()
+            thread = threading.Thread(target=serve, args=(slot,), name=f"limen-worker-{slot}", daemon=True)
+            self._threads = [t for t in self._threads if t.is_alive()] + [thread]
+            thread.start()
 
         for slot in list(self._workers):
             start(slot)
-        left = len(chunks)
+        left, asked = len(chunks), time.monotonic()
         try:
             while left:
-                try:
-                    kind, value = events.get(timeout=5.0)
-                except queue.Empty:
+                if time.monotonic() - asked > EVERY:
+                    asked = time.monotonic()
                     self._join(start, len(waiting))
+                try:
+                    kind, value = events.get(timeout=EVERY)
+                except queue.Empty:
                     continue
                 if kind == "result":
                     yield value
@@ -243,7 +251,7 @@ class SpreadEngine:
         log.warning("a worker died (%s); %s", error, "its rest is done again" if items else "it had reported all")
         if not items:
             return 1
-        deaths = chunk.deaths + 1 if len(items) == len(chunk.items) else 1
+        deaths = chunk.deaths + 1 if _count(items) == _count(chunk.items) else 1
         if deaths >= PATIENCE:
             raise ModelError(
                 f"{deaths} workers died one after the other over the same work without a result ({error}): not enough "
@@ -252,6 +260,11 @@ class SpreadEngine:
         with lock:
             waiting.appendleft(_Chunk(chunk.number, items, deaths))
         return 0
+
+
+def _count(items: Sequence[Any]) -> int:
+    """Responses that a chunk's items ask for."""
+    return sum(len(item.sample_indices) if isinstance(item, SampleRequest) else 1 for item in items)
 
 
 def deal(requests: Sequence[SampleRequest], size: int) -> list[list[SampleRequest]]:

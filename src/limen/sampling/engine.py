@@ -26,11 +26,17 @@ def opened(settings: SampleSettings, engine: Engine | None = None) -> Iterator[E
     if engine is not None:
         yield engine
         return
-    made = make_engine(settings)
-    try:
+    with closing(make_engine(settings)) as made:
         yield made
+
+
+@contextmanager
+def closing(engine: Engine) -> Iterator[Engine]:
+    """End an engine's workers, where it has any, with the block."""
+    try:
+        yield engine
     finally:
-        close = getattr(made, "close", None)
+        close = getattr(engine, "close", None)
         if close is not None:
             close()
 
