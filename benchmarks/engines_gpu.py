@@ -28,7 +28,7 @@ import tempfile
 import time
 from pathlib import Path
 
-PARTS = ["generate", "static", "plain", "graphs", "compile", "vllm", "bare", "vllm-seeds"]
+PARTS = ["generate", "graphs", "vllm", "bare", "plain", "compile", "vllm-seeds", "static"]
 SIZES = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads")
 SHAPES = {
     name: {**dict(zip(SIZES, sizes)), "vocab_size": words}
@@ -103,7 +103,7 @@ def run_part(args: argparse.Namespace) -> None:
     result: dict = {"start_seconds": round(time.perf_counter() - started, 1)}
     for prompts, n in loads(args):
         speeds = []
-        for number in range(args.runs if args.part not in ("generate", "static") or n == 1 else 1):
+        for number in range(args.runs if args.part not in ("generate", "static", "plain") or n == 1 else 1):
             ids = prompt_ids(args, prompts, seed=1000 * n + number)
             before = time.perf_counter()
             tokens = draw(ids, n)

@@ -40,7 +40,10 @@ class Runner:
         self.model = model.get_base_model() if hasattr(model, "get_base_model") else model
         self.device = model.device
         names = inspect.signature(self.model.forward).parameters
-        self._cache_name = "cache" if "cache" in names else "past_key_values"
+        known = [n for n in ("cache", "past_key_values", "cache_params") if n in names]
+        if not known:
+            raise ModelError(f"{type(self.model).__name__} takes no cache: limen cannot sample from it token by token")
+        self._cache_name = known[0]
         self._has_positions = "position_ids" in names
         self._keep_name = next((n for n in ("logits_to_keep", "num_logits_to_keep") if n in names), None)
         self.recurrent = is_recurrent(new_cache(self.model))
