@@ -36,16 +36,22 @@ def make_requests(count: int, vocabulary: int, prompts: int, seed: int = 0) -> l
     ]
 
 
-def bare(runner: Runner, requests: list[ScoreRequest], batch_tokens: int) -> None:
-    """The model without its output layer over the same rows, sorted and cut as the scorer does."""
+def batches(runner: Runner, requests: list[ScoreRequest], batch_tokens: int) -> list[torch.Tensor]:
+    """Token ids of the same rows, sorted and cut as the scorer does, on the device already."""
     rows = sorted(((r.prompt_ids + r.token_ids)[:-1] for r in requests), key=len, reverse=True)
+    cut, start = [], 0
+    while start < len(rows):
+        end = start + max(1, batch_tokens // (len(rows[start]) + 1))
+        cut.append(pad_right(rows[start:end], runner.device)[0])
+        start = end
+    return cut
+
+
+def bare(runner: Runner, ids: list[torch.Tensor]) -> None:
+    """The model without its output layer, and nothing else."""
     with torch.inference_mode():
-        start = 0
-        while start < len(rows):
-            end = start + max(1, batch_tokens // len(rows[start]))
-            ids, _ = pad_right(rows[start:end], runner.device)
-            runner.hidden(ids)
-            start = end
+        for ids_BT in ids:
+            runner.hidden(ids_BT)
 
 
 def full_logits(model, requests: list[ScoreRequest], batch: int) -> list[np.ndarray]:
@@ -94,9 +100,8 @@ def with_transformers(args, cuda: bool):
     ways = {"limen": "logits"} | ({"limen, cut-cross-entropy": "cce"} if cuda and _have("cut_cross_entropy") else {})
     ours = None
     for size in args.batch_tokens:
-        _, rows[f"bare forward, no head ({size})"] = measure(
-            cuda, args.repeats, tokens, lambda n=size: bare(runner, alone, n)
-        )
+        ids = batches(runner, alone, size)
+        _, rows[f"bare forward, no head ({size})"] = measure(cuda, args.repeats, tokens, lambda x=ids: bare(runner, x))
         for name, head in ways.items():
             scorer = Scorer(runner, batch_tokens=size, head=head)
             values, row = measure(cuda, args.repeats, tokens, lambda s=scorer: s.score(alone))

@@ -5,39 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from limen.dynamics.quantities import Scored
 from limen.engines.protocol import ScoreRequest
 from limen.engines.runner import Runner
-from limen.engines.scoring import Scorer
+from limen.engines.scoring import Part, Scorer
 
 
 class EntropyScorer(Scorer):
     """`Scorer` whose arrays have shape (tokens, 2): log-probability and entropy of the step (nats, float32)."""
 
-    def _project(
-        self, hidden_BTH: torch.Tensor, rows: Sequence[Any], starts: Sequence[int]
-    ) -> Iterator[tuple[int, NDArray[np.float32]]]:
-        hidden_NH = torch.cat([hidden_BTH[i, s : s + len(r.response)] for i, (r, s) in enumerate(zip(rows, starts))])
-        targets_N = torch.tensor([t for r in rows for t in r.response], device=hidden_NH.device)
+    def _logits_head(self, hidden_NH: torch.Tensor, targets_N: torch.Tensor) -> torch.Tensor:
         parts = [
             both(self.runner.head(hidden_NH[i : i + self.chunk]), targets_N[i : i + self.chunk])
             for i in range(0, len(targets_N), self.chunk)
         ]
-        values_N2 = torch.cat(parts).cpu().numpy()
-        at = 0
-        for row in rows:
-            yield row.place, values_N2[at : at + len(row.response)].copy()
-            at += len(row.response)
+        return torch.cat(parts)
 
-    def _whole(self, rows: list[Any]) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    def _whole(self, rows: list[Any]) -> Iterator[Part]:
         for row in rows:
             ids = torch.tensor([list(row.prompt + row.response)[:-1]], device=self.runner.device)
             own_TV = self.runner.full_logits(ids)[0, len(row.prompt) - 1 :]
-            yield row.place, both(own_TV, torch.tensor(row.response, device=own_TV.device)).cpu().numpy()
+            yield [row], both(own_TV, torch.tensor(row.response, device=own_TV.device))
 
 
 def both(logits_NV: torch.Tensor, targets_N: torch.Tensor) -> torch.Tensor:

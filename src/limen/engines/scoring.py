@@ -39,6 +39,10 @@ class _Row:
     response: tuple[int, ...]
 
 
+Part = tuple[Sequence[_Row], torch.Tensor]
+"""Responses, and the values of all their tokens, one after the other, on the model's device."""
+
+
 class Scorer:
     """Scores responses under one model. `batch_tokens` and `logit_bytes` bound the memory of one forward pass.
 
@@ -83,13 +87,16 @@ class Scorer:
         if not rows:
             return result
         with torch.inference_mode():
-            for place, values in self._score(rows):
-                result[place] = values
+            parts = list(self._score(rows))  # a GPU still works on these while the next are prepared
+            for batch, values in parts:
+                cut = np.cumsum([len(row.response) for row in batch])[:-1]
+                for row, own in zip(batch, np.split(values.cpu().numpy(), cut), strict=True):
+                    result[row.place] = own.copy()
         for place, first in same.items():
             result[place] = result[first].copy()
         return result
 
-    def _score(self, rows: list[_Row]) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    def _score(self, rows: list[_Row]) -> Iterator[Part]:
         if not self.runner.plain_head(rows[0].prompt + rows[0].response):
             return self._whole(rows)
         if self.runner.recurrent:  # a running state takes one token at a time, or a whole sequence
@@ -97,16 +104,14 @@ class Scorer:
         shared, single = _by_prompt(rows)
         return itertools.chain(self._shared(shared), self._single(single))
 
-    def _single(self, rows: list[_Row]) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    def _single(self, rows: list[_Row]) -> Iterator[Part]:
         """Prompt and response in one pass, padded on the right."""
         for batch in _cut(rows, lambda r: len(r.prompt) + len(r.response), self.batch_tokens):
             # No mask: padding stands after every real token, where a causal model never looks.
-            ids_BT, _ = pad_right([(r.prompt + r.response)[:-1] for r in batch], self.runner.device)
-            hidden_BTH = self.runner.hidden(ids_BT)
-            starts = [len(r.prompt) - 1 for r in batch]
-            yield from self._project(hidden_BTH, batch, starts)
+            hidden_BTH = self.runner.hidden(self._padded([(r.prompt + r.response)[:-1] for r in batch]))
+            yield self._project(hidden_BTH, batch, [len(r.prompt) - 1 for r in batch])
 
-    def _shared(self, groups: list[list[_Row]]) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    def _shared(self, groups: list[list[_Row]]) -> Iterator[Part]:
         """Prompts once, padded on the left; then the responses on copies of the prompts' cache."""
         groups = sorted(groups, key=lambda g: -len(g[0].prompt))
         start = 0
@@ -120,17 +125,17 @@ class Scorer:
     def _fits(self, group: list[_Row], width: int, count: int) -> bool:
         return count * width <= self.batch_tokens and (self.runner.can_pad or len(group[0].prompt) == width)
 
-    def _shared_pack(self, groups: list[list[_Row]]) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    def _shared_pack(self, groups: list[list[_Row]]) -> Iterator[Part]:
         prefix = self.runner.prefill([g[0].prompt for g in groups], hidden=True)
         width = int(prefix.lengths_B.max())
         rows = [(row, i) for i, group in enumerate(groups) for row in group]
         # The cache of the prompt counts too: rows of a long prompt are few, however short their responses.
         for batch in _cut(rows, lambda pair: len(pair[0].response) + width // 4, self.batch_tokens):
-            prompt_B = torch.tensor([i for _, i in batch], device=self.runner.device)
+            prompt_B = self._moved(torch.tensor([i for _, i in batch]))
             assert prefix.hidden_BH is not None
             hidden_BTH = prefix.hidden_BH[prompt_B][:, None]
             if max(len(row.response) for row, _ in batch) > 1:
-                ids_BT, _ = pad_right([row.response[:-1] or (0,) for row, _ in batch], self.runner.device)
+                ids_BT = self._padded([row.response[:-1] or (0,) for row, _ in batch])
                 positions_BT = prefix.lengths_B[prompt_B][:, None] + torch.arange(ids_BT.shape[1], device=ids_BT.device)
                 mask_BT = None
                 if prefix.mask_BT is not None:  # prompts are padded on the left, and that must be told
@@ -138,9 +143,9 @@ class Scorer:
                 cache = rows_of(prefix.cache, prompt_B, ids_BT.shape[1])
                 rest_BTH = self.runner.hidden(ids_BT, mask_BT, positions_BT, cache)
                 hidden_BTH = torch.cat([hidden_BTH, rest_BTH], dim=1)
-            yield from self._project(hidden_BTH, [row for row, _ in batch], [0] * len(batch))
+            yield self._project(hidden_BTH, [row for row, _ in batch], [0] * len(batch))
 
-    def _whole(self, rows: list[_Row]) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    def _whole(self, rows: list[_Row]) -> Iterator[Part]:
         """For models that do more to logits than an output layer: their own logits, in small batches."""
         for batch in _cut(rows, lambda r: len(r.prompt) + len(r.response), self.chunk):
             ids_BT, mask_BT = pad_right([(r.prompt + r.response)[:-1] for r in batch], self.runner.device)
@@ -148,24 +153,30 @@ class Scorer:
             for i, row in enumerate(batch):
                 start = len(row.prompt) - 1
                 own_TV = logits_BTV[i, start : start + len(row.response)]
-                yield row.place, _chosen(own_TV, torch.tensor(row.response, device=own_TV.device)).cpu().numpy()
+                yield [row], _chosen(own_TV, torch.tensor(row.response, device=own_TV.device))
 
-    def _project(
-        self, hidden_BTH: torch.Tensor, rows: Sequence[_Row], starts: Sequence[int]
-    ) -> Iterator[tuple[int, NDArray[np.float32]]]:
-        """Log-probabilities of the responses whose states begin at `starts`, one chunk of tokens at a time."""
-        width, device = hidden_BTH.shape[1], hidden_BTH.device
+    def _project(self, hidden_BTH: torch.Tensor, rows: Sequence[_Row], starts: Sequence[int]) -> Part:
+        """Log-probabilities of the responses whose states begin at `starts`."""
+        width = hidden_BTH.shape[1]
         places = [
             np.arange(i * width + s, i * width + s + len(r.response)) for i, (r, s) in enumerate(zip(rows, starts))
         ]
-        place_N = torch.from_numpy(np.concatenate(places)).to(device)
-        hidden_NH = hidden_BTH.flatten(0, 1)[place_N]
-        targets_N = torch.tensor([t for r in rows for t in r.response], device=device)
-        values_N = self.head(hidden_NH, targets_N).cpu().numpy()
-        at = 0
-        for row in rows:
-            yield row.place, values_N[at : at + len(row.response)].copy()
-            at += len(row.response)
+        hidden_NH = hidden_BTH.flatten(0, 1)[self._moved(torch.from_numpy(np.concatenate(places)))]
+        return rows, self.head(hidden_NH, self._moved(torch.tensor([t for r in rows for t in r.response])))
+
+    def _padded(self, rows: Sequence[Sequence[int]]) -> torch.Tensor:
+        """Token ids (B, T) on the model's device, zeros on the right."""
+        ids_BT = np.zeros((len(rows), max(map(len, rows))), dtype=np.int64)
+        for own_T, row in zip(ids_BT, rows, strict=True):
+            own_T[: len(row)] = row
+        return self._moved(torch.from_numpy(ids_BT))
+
+    def _moved(self, tensor: torch.Tensor) -> torch.Tensor:
+        """On the model's device. A plain copy to a GPU waits for all that it still has to do; one of pinned memory
+        does not."""
+        if self.runner.device.type != "cuda":
+            return tensor.to(self.runner.device)
+        return tensor.pin_memory().to(self.runner.device, non_blocking=True)
 
     def _logits_head(self, hidden_NH: torch.Tensor, targets_N: torch.Tensor) -> torch.Tensor:
         """The model's own output layer, one chunk of tokens at a time."""
