@@ -71,6 +71,9 @@ def check(lines, weights, pairs):
         assert row["probe/logp_plus"] == pytest.approx(after[pairs.correct_N].mean(), abs=3e-6)
         assert row["probe/ppl_wrong"] == pytest.approx(np.exp(-after[~pairs.correct_N]).mean(), rel=1e-4)
         assert row["probe/noise_max"] < 1e-5
+        # one of the two responses of each problem is right, so all correct ones are of seldom solved problems
+        assert row["probe/delta_plus_rare"] == row["probe/delta_plus"]
+        assert row["probe/logp_plus_rare"] == row["probe/logp_plus"]
 
 
 def plain_trainer(out, callbacks, steps=4):

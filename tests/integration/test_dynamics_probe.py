@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from limen.config import SampleSettings
-from limen.dynamics.probe import build_probe, choose, draw_probe, judged, load_probe
+from limen.dynamics.probe import ProbePairs, build_probe, choose, draw_probe, judged, load_probe
 from limen.engines.exact import EOS, ExactEngine, ResponsesPolicy
+from limen.engines.protocol import ScoreRequest
 from limen.errors import ConfigError, DataError, StoreError
 from limen.sampling import sample_run
 from limen.store import Run
@@ -68,6 +69,14 @@ def test_drawn_fresh_and_gone_on_with(problems, tmp_path):
     draw_probe(settings(problems), half, engine(), progress=False)
     after = dict(zip(load_probe(half).key_N, (r.token_ids for r in load_probe(half).request_N), strict=True))
     assert {k: after[k] for k in before} == before
+
+
+def test_seldom_solved_problems_are_those_that_half_or_fewer_responses_solve():
+    correct = [True, False, False, True, True, True, False, False, True, True]
+    keys = tuple((p, i) for i, p in enumerate("aaabbbccdd"))
+    pairs = ProbePairs((ScoreRequest((2,), (3,)),) * 10, keys, np.array(correct))
+    assert pairs.rate_N == pytest.approx([1 / 3] * 3 + [1.0] * 3 + [0.0] * 2 + [1.0] * 2)
+    assert pairs.rare_N.tolist() == [True] + [False] * 9
 
 
 def test_taken_from_a_run_by_seed(problems, tmp_path):

@@ -22,7 +22,16 @@ from transformers import TrainerCallback
 
 from limen.dynamics.packed import PackedScorer
 from limen.dynamics.probe import ProbePairs, load_probe
-from limen.dynamics.quantities import Scored, clip_violation, mean, perplexity, ratios, summarize
+from limen.dynamics.quantities import (
+    Scored,
+    change,
+    clip_violation,
+    interference,
+    mean,
+    perplexity,
+    ratios,
+    summarize,
+)
 from limen.engines.protocol import ScoreRequest
 from limen.engines.runner import Runner
 from limen.errors import ConfigError
@@ -133,6 +142,9 @@ class DynamicsProbe(TrainerCallback):  # type: ignore[misc]
         with self._scoring(model):
             after = self._scorer(self.entropies)
             row = {PREFIX + k: v for k, v in summarize(self._before, after, self.pairs.correct_N, self.epsilon).items()}
+            rare_N = self.pairs.rare_N
+            row[PREFIX + "delta_plus_rare"] = interference(change(self._before, after), rare_N)
+            row[PREFIX + "logp_plus_rare"] = mean(after.mean_N[rare_N])
             if self._batch is not None:
                 row |= self._batch_row(*self._batch)
         before, self._before, self._batch = self._before, None, None

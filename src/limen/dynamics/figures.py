@@ -28,13 +28,13 @@ LABELS = {
     "probe/logp_plus": ("log π(y+|x), the base's correct responses", "nats per token"),
     "probe/clip": ("clip violations, probe set", "share of tokens"),
     "probe/clip_batch": ("clip violations, training batch", "share of tokens"),
-    "reward_batch": ("training reward", "mean over the batch"),
+    "reward": ("reward of the sampled responses", "mean"),
     "entropy": ("token entropy of own samples", "nats"),
 }
 PANELS = {
     2: ("probe/influence", "probe/delta_plus", "probe/logp_plus"),
     7: ("probe/clip_batch", "probe/clip"),
-    8: ("reward_batch", "entropy", "probe/delta_plus", "probe/influence", "probe/clip", "probe/logp_plus"),
+    8: ("reward", "entropy", "probe/delta_plus", "probe/influence", "probe/clip", "probe/logp_plus"),
 }
 
 

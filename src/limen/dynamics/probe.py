@@ -43,6 +43,19 @@ class ProbePairs:
     def problem_N(self) -> list[str]:
         return [p for p, _ in self.key_N]
 
+    @property
+    def rate_N(self) -> NDArray[np.float64]:
+        """Share of correct responses among those of the same problem."""
+        right, every = Counter[str](), Counter(self.problem_N)
+        for p, correct in zip(self.problem_N, self.correct_N, strict=True):
+            right[p] += bool(correct)
+        return np.array([right[p] / every[p] for p in self.problem_N])
+
+    @property
+    def rare_N(self) -> NDArray[np.bool_]:
+        """Correct responses to problems that at most half of the responses solve: what winner-take-all would lose."""
+        return self.correct_N & (self.rate_N <= 0.5)
+
 
 @dataclass(frozen=True)
 class Judged:

@@ -8,17 +8,23 @@ rules by which a trend appears are in `limen.lab.trends`. Every stage is a run f
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from limen.dynamics.between_figures import read_result
+from limen.dynamics.callback import FOLDER
 from limen.dynamics.curves import RunCurves, read_curves
+from limen.dynamics.probe import load_probe
+from limen.dynamics.quantities import mean
 from limen.errors import ConfigError
 from limen.lab.demo import ALGORITHMS, MAX_TOKENS, RECIPE, VERIFIER
 from limen.lab.policies import Study, in_processes, sample_policy, train_policy
-from limen.lab.trends import MILDER, PER_RATE, TRENDS, Finding, find, find_milder, to_json
+from limen.lab.trends import MILDER, PER_RATE, RARE, TRENDS, Finding, find, find_milder, t_interval, to_json
 from limen.provenance import provenance
 from limen.store.writer import write_json
 
@@ -153,7 +159,7 @@ def findings(s: DynamicsStudy, runs: Mapping[str, Sequence[RunCurves]]) -> dict[
     for schedule in s.schedules:
         for method in METHODS:
             arm = f"{method}-{schedule}"
-            wanted = TRENDS + (PER_RATE if schedule == "decay" else ())
+            wanted = TRENDS + RARE + (PER_RATE if schedule == "decay" else ())
             out[arm] = [find(t, runs[arm]) for t in wanted]
         pairs = list(zip(runs[f"grpo-{schedule}"], runs[f"self-{schedule}"], strict=True))
         out[f"self against grpo, {schedule}"] = [find_milder(t, pairs) for t in MILDER]
@@ -227,6 +233,7 @@ def study_page(
             each = ", ".join(f"{x:+.3g}" for x in f.changes)
             between = f" [{f.low:+.3g}, {f.high:+.3g}]" if f.low == f.low else ""
             lines.append(f"| {f.words} | {f.verdict} | {f.mean:+.3g}{between} | {f.start:.3g} | {each} |")
+    lines += _by_rate(s, seeds)
     lines += _correlations(s, seeds)
     last = int(some.k_K[-1])
     lines += [
@@ -258,6 +265,32 @@ def _correlations(s: DynamicsStudy, seeds: Sequence[int]) -> list[str]:
     return lines
 
 
+def _by_rate(s: DynamicsStudy, seeds: Sequence[int]) -> list[str]:
+    """Who wins and who loses: change of log π(y⁺) from the base to the last probe, by how many of the four probe
+    responses of a problem are right."""
+    import pyarrow.parquet as pq
+
+    head = "| change of log π(y⁺) from base to end, by right probe responses | 1 of 4 | 2 of 4 | 3 of 4 | 4 of 4 |"
+    lines = ["", head, "|---|---|---|---|---|"]
+    rate_N = np.round(load_probe(s.study.out / "probe").rate_N * 4).astype(int)
+    for arm in s.arms:
+        cells = []
+        for rate in (1, 2, 3, 4):
+            each = []
+            for seed in seeds:
+                files = sorted((s.trained(arm, seed) / FOLDER).glob("step-*.parquet"))
+                first, last = pq.read_table(files[0]), pq.read_table(files[-1])
+                keep = np.array(first["correct"]) & (rate_N == rate)
+                delta = np.array(last["logprob_after"]) - np.array(first["logprob_before"])
+                each.append(mean((delta / np.array(first["n_tokens"]))[keep]))
+            value, low, high = t_interval(each)
+            cells.append(
+                "" if math.isnan(value) else f"{value:+.3f}" + (f" [{low:+.3f}, {high:+.3f}]" if low == low else "")
+            )
+        lines.append("| " + " | ".join([arm, *cells]) + " |")
+    return lines
+
+
 def _between(e: Mapping[str, float | None]) -> str:
     if e["value"] is None:
         return "undefined"
@@ -275,4 +308,5 @@ Rule, fixed before the runs (`limen/lab/trends.py`): the *change* of a quantity 
 probes minus that over the first third, the first step left out; a trend *appears* where the 95% t interval of the
 change over seeds lies on the paper's side of zero, is *opposite* where it lies on the other side, else *unclear*. For
 SELF against GRPO: the difference of the means over all probes (log π(y⁺): over the last third), paired by seed.
-*Stable*: the interval holds zero, or the change is less than a quarter of where it began."""
+*Stable*: the interval holds zero, or the change is less than a quarter of where it began. *Seldom solved*: at most half
+of a problem's probe responses are right."""

@@ -51,13 +51,20 @@ PER_RATE = (
     Trend("probe/influence", "‖Δ‖/η² grows", +1, 2),
 )
 """The same per unit of learning rate: under a decaying schedule the raw quantities fade with it."""
+RARE = (
+    Trend("probe/delta_plus_rare", "Δ⁺ falls, problems that the base seldom solves", -1),
+    Trend("probe/logp_plus_rare", "log π(y⁺) falls, problems that the base seldom solves", -1),
+)
+"""The same on correct responses to problems that at most half of the probe responses solve: the tiny base solves most
+of its problems most of the time, and what winner-take-all loses are the others."""
 MILDER = (
     Trend("probe/delta_plus", "Δ⁺ higher (less negative) under SELF", +1),
     Trend("probe/influence", "‖Δ‖ smaller under SELF", -1),
     Trend("probe/logp_plus", "log π(y⁺) higher under SELF", +1),
+    Trend("probe/logp_plus_rare", "log π(y⁺) of seldom solved problems higher under SELF", +1),
     Trend("probe/clip", "fewer clip violations on the probe set under SELF", -1),
     Trend("entropy", "higher token entropy of own samples under SELF", +1),
-    Trend("reward_batch", "lower training reward under SELF", -1),
+    Trend("reward", "lower reward of the sampled responses under SELF", -1),
 )
 """`sign` of SELF minus GRPO."""
 
@@ -122,7 +129,9 @@ def find_milder(trend: Trend, pairs: Sequence[tuple[RunCurves, RunCurves]]) -> F
 
 def _level(trend: Trend, run: RunCurves) -> float:
     values = points(run, trend)
-    return thirds(values)[1] if trend.key == "probe/logp_plus" else float(values.mean()) if len(values) else math.nan
+    return (
+        thirds(values)[1] if trend.key.startswith("probe/logp") else float(values.mean()) if len(values) else math.nan
+    )
 
 
 def judge(trend: Trend, changes: Sequence[float], start: float) -> Finding:
