@@ -126,12 +126,12 @@ class PackedScorer:
         while at < len(rows):
             # The cache of the prompt counts too: rows of a long prompt are few, however short their responses.
             count = max(1, self.batch_tokens // (len(rows[at][0]) + width // 4))
-            parts.append(self._rows(rows[at : at + count], mask_BT, shared + real_BT.sum(1), width))
+            parts.append(self._rows(rows[at : at + count], mask_BT, shared + real_BT.sum(1)))
             at += count
         return _Pack(shared_1T, ids_BT, mask_BT, positions_BT, parts)
 
     def _rows(
-        self, rows: list[tuple[tuple[int, ...], int, int]], prompt_mask: Tensor | None, length_B: Tensor, width: int
+        self, rows: list[tuple[tuple[int, ...], int, int]], prompt_mask: Tensor | None, length_B: Tensor
     ) -> _Rows:
         device = self.runner.device
         prompt_B = torch.tensor([i for _, _, i in rows], device=device)
@@ -143,12 +143,12 @@ class PackedScorer:
             slot += range(first, first + len(response))
         ids = mask = positions = None
         if longest > 1:
-            ids, mask = pad_right([r[:-1] or (0,) for r, _, _ in rows], device)
+            ids, _ = pad_right([r[:-1] or (0,) for r, _, _ in rows], device)
             positions = length_B[prompt_B][:, None] + torch.arange(ids.shape[1], device=device)
+            # Padding on the right stands after every real token, where a causal model never looks; that on the left of
+            # the prompts must be told.
             if prompt_mask is not None:
-                mask = torch.cat([prompt_mask[prompt_B], torch.ones_like(ids) if mask is None else mask], dim=1)
-            elif mask is not None:
-                mask = torch.nn.functional.pad(mask, (width, 0), value=1)
+                mask = torch.cat([prompt_mask[prompt_B], torch.ones_like(ids)], dim=1)
         tensors = [torch.tensor(x, device=device) for x in (at, [t for r, _, _ in rows for t in r], slot)]
         return _Rows(prompt_B, ids, mask, positions, *tensors)
 
@@ -174,8 +174,8 @@ class PackedScorer:
 
 
 def _chosen(logits_NV: Tensor, target_N: Tensor) -> Tensor:
-    logits_NV = logits_NV.float()
-    chosen_N = (logits_NV.gather(1, target_N[:, None])[:, 0] - torch.logsumexp(logits_NV, dim=-1)).clamp(max=0.0)
+    log_NV = torch.log_softmax(logits_NV, dim=-1, dtype=torch.float32)
+    chosen_N = (-torch.nn.functional.nll_loss(log_NV, target_N, reduction="none")).clamp(max=0.0)
     return torch.stack([chosen_N, torch.zeros_like(chosen_N)], dim=1)
 
 

@@ -32,9 +32,9 @@ class EntropyScorer(Scorer):
 
 def both(logits_NV: torch.Tensor, targets_N: torch.Tensor) -> torch.Tensor:
     """(log-probability of the target, entropy) of each row of logits, float32, shape (N, 2)."""
-    log_NV = torch.log_softmax(logits_NV.float(), dim=-1)
+    log_NV = torch.log_softmax(logits_NV, dim=-1, dtype=torch.float32)
     chosen_N = log_NV.gather(1, targets_N[:, None])[:, 0].clamp(max=0.0)
-    entropy_N = -(log_NV.exp() * log_NV.nan_to_num(neginf=0.0)).sum(-1)
+    entropy_N = torch.special.entr(log_NV.exp_()).sum(-1)
     return torch.stack([chosen_N, entropy_N], dim=1)
 
 
