@@ -1,0 +1,228 @@
+"""What studies found, in a form small enough to be committed: counts, trainings and rules, without any samples.
+
+A study's folder (`demo.json`, `methods.json`, … beside its run folders) is read once by `digest`; `limen lab claims
+--collect` writes the digests, and figures, tables and the page of claims are made from either.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from limen.errors import DataError
+from limen.lab.evidence_training import training_digest
+from limen.measure import CountTable
+from limen.store.writer import write_json
+
+MAKERS = {
+    "demo": "limen lab demo-study --out DIR",
+    "methods": "limen lab methods --out DIR",
+    "noise": "limen lab noise --out DIR",
+    "modes": "limen lab modes --out DIR",
+    "dynamics": "limen lab dynamics --out DIR",
+    "between": "limen dynamics between BASE CHECKPOINT... --out DIR",
+    "influence": "limen influence RUN --probe PROBE --out DIR",
+    "bandit": "limen bandit --out DIR",
+}
+"""Kinds of study, and the command that makes each."""
+
+_FILES = {kind: f"{kind}.json" for kind in MAKERS if kind != "between"}
+
+
+@dataclass(frozen=True)
+class Trained:
+    """One trained policy against its base, on the same problems. `method` names the algorithm (and, in the study of
+    dynamics, its schedule); `group` the base; `step` the optimizer step."""
+
+    method: str
+    seed: int
+    group: str
+    step: int
+    base: CountTable
+    trained: CountTable
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One study. `doc` is its digest: plain JSON values."""
+
+    kind: str
+    doc: Mapping[str, Any]
+    path: Path
+
+    def runs(self, *methods: str) -> list[Trained]:
+        """Every trained policy that was sampled, or those of `methods`."""
+        return [r for r in _runs(self.doc) if not methods or r.method in methods]
+
+    def finals(self, *methods: str) -> list[Trained]:
+        """The last checkpoint of each training."""
+        found = self.runs(*methods)
+        last = {(r.method, r.seed, r.group): r.step for r in sorted(found, key=lambda r: r.step)}
+        return [r for r in found if r.step == last[r.method, r.seed, r.group]]
+
+    @property
+    def commit(self) -> str:
+        return str(self.doc.get("provenance", {}).get("commit") or "")[:7]
+
+
+def load(paths: Iterable[Path | str]) -> dict[str, list[Evidence]]:
+    """Studies by kind. Each path is a study's folder, a folder of such folders or of digests, or one JSON file.
+
+    Raises `DataError` for a path that is not there; what is no study is passed over.
+    """
+    found: dict[str, list[Evidence]] = {}
+    for path in map(Path, paths):
+        if not path.exists():
+            raise DataError(f"{path} is not there: give folders of studies (or docs/results)")
+        for file in [path] if path.is_file() else _candidates(path):
+            one = read(file)
+            if one is not None:
+                found.setdefault(one.kind, []).append(one)
+    return found
+
+
+def _candidates(folder: Path) -> list[Path]:
+    names = set(_FILES.values())
+    here = [f for f in sorted(folder.glob("*.json")) if f.name in names or f.name.endswith(".digest.json")]
+    if here:
+        return here
+    return [f for f in sorted(folder.glob("*/*.json")) if f.name in names or f.name.endswith(".digest.json")]
+
+
+def read(file: Path) -> Evidence | None:
+    """The study or digest in a JSON file; None where it is neither."""
+    try:
+        doc = json.loads(file.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise DataError(f"{file} is not JSON ({error}): restore it, or make its study again") from error
+    if not isinstance(doc, dict):
+        return None
+    if "digest" in doc:
+        return Evidence(str(doc["digest"]), doc, file)
+    kind = next((k for k, name in _FILES.items() if name == file.name), None)
+    if kind == "dynamics" and "trends" not in doc:
+        kind = "between"
+    return None if kind is None else Evidence(kind, digest(kind, doc, file.parent), file)
+
+
+def write_digest(one: Evidence, folder: Path) -> Path:
+    """`KIND.digest.json` (or, of a study that is no demo's size apart, `KIND-RECIPE.digest.json`) in `folder`."""
+    recipe = one.doc.get("recipe")
+    name = one.kind if recipe in (None, "demo") or one.kind == "modes" else f"{one.kind}-{recipe}"
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"{name}.digest.json"
+    write_json(file, one.doc)
+    return file
+
+
+def digest(kind: str, doc: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """A study's JSON without what no figure or claim needs; of the run folders beside it, counts and training curves."""
+    keep = {k: doc[k] for k in ("provenance", "steps", "recipe", "n", "trends", "rules", "every") if k in doc}
+    out: dict[str, Any] = {"digest": kind, **keep}
+    if kind == "demo":
+        out |= _demo_counts(doc, folder)
+    elif kind == "methods":
+        out |= _method_counts(doc)
+        out["base_extra"] = doc.get("base", {})
+    elif kind == "dynamics":
+        out |= _series_counts(folder)
+    elif kind == "noise":
+        out["patterns"] = doc["patterns"]
+    else:
+        out |= {k: v for k, v in doc.items() if k not in out and k not in ("responses", "effects")}
+    if kind in ("demo", "methods", "dynamics"):
+        out["training"] = training_digest(folder)
+    return out
+
+
+# Counts are written as one line of numbers a policy, so that a digest stays readable and small.
+
+
+def _line(counts: Iterable[int]) -> str:
+    return " ".join(map(str, counts))
+
+
+def _entry(method: str, seed: int, group: str, step: int, questions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {
+        "method": method, "seed": seed, "group": group, "step": step,
+        "n": int(questions[0]["trained_n"]), "c": _line(q["trained_c"] for q in questions),
+    }  # fmt: skip
+
+
+def _base_of(questions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {"n": int(questions[0]["base_n"]), "c": _line(q["base_c"] for q in questions)}
+
+
+def _demo_counts(doc: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    bases, runs, tasks = {}, [], []
+    for row in doc["runs"]:
+        group = f"{row['base_seed']}-{row['seed']}"
+        for name, comparison in row["policies"].items():
+            questions = comparison.get("questions") or _questions(folder, row, name)
+            tasks = [q["task"] for q in questions]
+            bases[group] = _base_of(questions)
+            runs.append(_entry(name, int(row["seed"]), group, int(doc.get("steps", 0)), questions))
+    return {"bases": bases, "runs": runs, "tasks": tasks}
+
+
+def _questions(folder: Path, row: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    """Counts of an older demo.json, which does not hold them, from its run folders."""
+    from limen.measure import compare, counts_from_run
+
+    at = folder / f"base-{row['base_seed']}-seed-{row['seed']}"
+    if not (at / name).exists():
+        raise DataError(f"{folder}/demo.json holds no counts, and its run folders are not beside it: make it again")
+    found = compare(counts_from_run(at / "base"), counts_from_run(at / name), draws=0)
+    questions: list[dict[str, Any]] = found.to_json()["questions"]
+    return questions
+
+
+def _method_counts(doc: Mapping[str, Any]) -> dict[str, Any]:
+    steps, bases, runs, tasks = int(doc["steps"]), {}, [], []
+    for method, rows in doc["methods"].items():
+        for row in rows:
+            questions = row["comparison"]["questions"]
+            tasks, bases["0"] = [q["task"] for q in questions], _base_of(questions)
+            extra = {k: v for k, v in row.items() if k not in ("seed", "comparison")}
+            runs.append({**_entry(method, int(row["seed"]), "0", steps, questions), "extra": extra})
+    if "control" in doc:
+        runs.append(_entry("control", 0, "0", 0, doc["control"]["questions"]))
+    return {"bases": bases, "runs": runs, "tasks": tasks}
+
+
+def _series_counts(folder: Path) -> dict[str, Any]:
+    """Checkpoints of the study of dynamics: seed-S/ARM-step-N beside `base`."""
+    from limen.measure import compare, counts_from_run
+
+    places = sorted(folder.glob("seed-*/*-step-*/run.json"))
+    if not (folder / "base" / "run.json").exists() or not places:
+        return {"bases": {}, "runs": [], "tasks": []}
+    base, bases, runs, tasks = counts_from_run(folder / "base"), {}, [], []
+    for file in places:
+        arm, _, step = file.parent.name.rpartition("-step-")
+        questions = compare(base, counts_from_run(file.parent), draws=0).to_json()["questions"]
+        tasks, bases["0"] = [q["task"] for q in questions], _base_of(questions)
+        seed = int(file.parent.parent.name.removeprefix("seed-"))
+        runs.append(_entry(arm, seed, "0", int(step), questions))
+    return {"bases": bases, "runs": runs, "tasks": tasks}
+
+
+def _runs(doc: Mapping[str, Any]) -> list[Trained]:
+    tasks = list(doc.get("tasks", ()))
+    ids = [f"{t}-{i}" for i, t in enumerate(tasks)]
+
+    def table(name: str, row: Mapping[str, Any]) -> CountTable:
+        return CountTable.of(name, ids, int(row["n"]), [int(x) for x in row["c"].split()], task=tasks)
+
+    bases = {k: table("base", row) for k, row in doc.get("bases", {}).items()}
+    return [
+        Trained(
+            r["method"], int(r["seed"]), r["group"], int(r["step"]), bases[r["group"]], table(r["method"], r),
+            r.get("extra", {}),
+        )
+        for r in doc.get("runs", ())
+    ]  # fmt: skip
