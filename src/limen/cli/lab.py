@@ -19,9 +19,10 @@ lab = typer.Typer(
 
 def register(app: typer.Typer) -> None:
     """Add `limen demo` and `limen lab ...` to `app`."""
-    from limen.cli import lab_bandit
+    from limen.cli import lab_bandit, lab_gallery
 
     lab_bandit.register(app, lab)
+    lab_gallery.register(lab)
     app.command("demo")(demo)
     app.add_typer(lab)
 

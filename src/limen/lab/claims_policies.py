@@ -171,7 +171,7 @@ def four_way(e: Evidence) -> Verdict | None:
         return None
     for r, s in zip(runs, tables(runs), strict=True):
         solved = [int((t.c_P > 0).sum()) for t in (r.base, r.trained)]
-        if s.P + s.E + s.S + s.O != r.base.M or [s.P + s.S, s.P + s.E] != solved:
+        if s.P + s.E + s.S + s.O != r.base.M or solved != [s.P + s.S, s.P + s.E]:
             return Verdict(OPPOSITE, f"{r.method}, seed {r.seed}: {s.P}, {s.E}, {s.S}, {s.O}")
     return Verdict(AGREES, f"{len(runs)} comparisons: P + E + S + O = M, coverage = (P + S)/M and (P + E)/M in each")
 
@@ -185,7 +185,9 @@ def hidden_flips(e: Evidence) -> Verdict | None:
     if not equal:
         return Verdict(UNDETERMINED, f"none of {len(runs)} comparisons has E = S > 0")
     r, s = equal[0]
-    text = f"{len(equal)} of {len(runs)} comparisons have equal coverage and E = S > 0, such as {r.method}, seed {r.seed}"
+    text = (
+        f"{len(equal)} of {len(runs)} comparisons have equal coverage and E = S > 0, such as {r.method}, seed {r.seed}"
+    )
     return Verdict(AGREES, f"{text}: {s.E} each way ({s.chance_each_way:.1f} by chance)")
 
 
@@ -247,7 +249,9 @@ def exploration(e: Evidence) -> Verdict | None:
         f"{np.mean([s.chance_E for s in x]):.1f})"
         for m, x in rows.items()
     )
-    return Verdict(AGREES if good else UNDETERMINED, f"{size}; E above chance in every seed: {', '.join(good) or 'none'}")
+    return Verdict(
+        AGREES if good else UNDETERMINED, f"{size}; E above chance in every seed: {', '.join(good) or 'none'}"
+    )
 
 
 def parts_of_self(e: Evidence) -> Verdict | None:

@@ -45,6 +45,12 @@ class Trained:
     trained: CountTable
     extra: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def where(self) -> str:
+        """Base (where there are several) and seed, in words."""
+        base, several, _ = self.group.partition("-")
+        return f"base {base}, seed {self.seed}" if several else f"seed {self.seed}"
+
 
 @dataclass(frozen=True)
 class Evidence:
@@ -87,10 +93,11 @@ def load(paths: Iterable[Path | str]) -> dict[str, list[Evidence]]:
 
 def _candidates(folder: Path) -> list[Path]:
     names = set(_FILES.values())
-    here = [f for f in sorted(folder.glob("*.json")) if f.name in names or f.name.endswith(".digest.json")]
-    if here:
-        return here
-    return [f for f in sorted(folder.glob("*/*.json")) if f.name in names or f.name.endswith(".digest.json")]
+    for pattern in ("*.json", "*/*.json"):
+        found = [f for f in folder.glob(pattern) if f.name in names or f.name.endswith(".digest.json")]
+        if found:
+            return sorted(found, key=lambda f: (len(f.name), str(f)))  # the plain recipe before its variants
+    return []
 
 
 def read(file: Path) -> Evidence | None:
@@ -120,7 +127,7 @@ def write_digest(one: Evidence, folder: Path) -> Path:
 
 
 def digest(kind: str, doc: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """A study's JSON without what no figure or claim needs; of the run folders beside it, counts and training curves."""
+    """A study's JSON without what no figure or claim needs; of its run folders, counts and training curves."""
     keep = {k: doc[k] for k in ("provenance", "steps", "recipe", "n", "trends", "rules", "every") if k in doc}
     out: dict[str, Any] = {"digest": kind, **keep}
     if kind == "demo":
@@ -134,9 +141,29 @@ def digest(kind: str, doc: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         out["patterns"] = doc["patterns"]
     else:
         out |= {k: v for k, v in doc.items() if k not in out and k not in ("responses", "effects")}
+    out["provenance"] = {**out.get("provenance", {}), "command": command_of(out.get("provenance", {}), kind)}
     if kind in ("demo", "methods", "dynamics"):
         out["training"] = training_digest(folder)
-    return out
+    cleaned: dict[str, Any] = _without_places(out)
+    return cleaned
+
+
+def command_of(provenance: Mapping[str, Any], kind: str) -> str:
+    """The command that made a study, as a reader would type it: without the folders of the machine that it ran on."""
+    words = str(provenance.get("command") or "").split()
+    start = next((i for i, w in enumerate(words) if w in ("lab", "dynamics", "influence", "bandit")), None)
+    if start is None:
+        return MAKERS[kind]
+    return "limen " + " ".join("DIR" if w.startswith(("/", "~")) else w for w in words[start:])
+
+
+def _without_places(value: Any) -> Any:
+    """Absolute paths as their last part: where a study lay is nobody's business."""
+    if isinstance(value, dict):
+        return {k: _without_places(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_without_places(v) for v in value]
+    return Path(value).name if isinstance(value, str) and value.startswith("/") else value
 
 
 # Counts are written as one line of numbers a policy, so that a digest stays readable and small.

@@ -1,10 +1,10 @@
 """Families of problems by what training did to them (Invisible Leash, figures 2 to 4): the rule, and the table.
 
-    shrinkage     ahead at one attempt, behind at n_max (paired interval below 0)
-    expansion     ahead at n_max (paired interval above 0), E above chance in every run
-    preservation  both reach 0.99 at n_max, or neither side's lead there excludes 0, and training needs fewer attempts to
-                  reach 0.9 of the base's coverage
-    none          anything else
+shrinkage     ahead at one attempt, behind at n_max (paired interval below 0)
+expansion     ahead at n_max (paired interval above 0), E above chance in every run
+preservation  both reach 0.99 at n_max, or neither side's lead there excludes 0, and training needs fewer attempts to
+              reach 0.9 of the base's coverage
+none          anything else
 """
 
 from __future__ import annotations

@@ -1,0 +1,135 @@
+"""Claims that the bandit, the study of reasoning modes and the study of verifier errors decide."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from limen.lab.claims_rules import AGREES, OPPOSITE, UNDETERMINED, Rule, Verdict
+from limen.lab.evidence import Evidence
+
+
+def bandit(row: str) -> Rule:
+    """A row that `limen bandit` judged."""
+
+    def rule(e: Evidence) -> Verdict | None:
+        found = e.doc.get("claims", {}).get(row)
+        return None if found is None else Verdict(found["verdict"], found["size"])
+
+    return rule
+
+
+def modes(row: str) -> Rule:
+    """A rule of `limen.lab.modes_rules`, of GRPO; SELF's beside it."""
+
+    def rule(e: Evidence) -> Verdict | None:
+        rules = e.doc.get("rules", {})
+        found = rules.get("grpo", {}).get(row)
+        if found is None:
+            return None
+        own = rules.get("self", {}).get(row)
+        beside = f". SELF: {own['verdict']}; {own['size']}" if own and row != "F15b" else ""
+        return Verdict(found["verdict"], found["size"] + beside)
+
+    return rule
+
+
+def _patterns(e: Evidence) -> dict[str, Mapping[str, Any]]:
+    rows: dict[str, Mapping[str, Any]] = {k: v for k, v in e.doc.get("patterns", {}).items() if v.get("noise")}
+    return rows
+
+
+def _random(noise: Any) -> bool:
+    """Independent random errors; those that are fixed for a response are systematic."""
+    return isinstance(noise, dict) and noise.get("when") == "random" and noise.get("per") == "sample"
+
+
+def _said(rows: Mapping[str, Mapping[str, Any]]) -> str:
+    return "; ".join(f"{k} {r['class']} ({r['R']:.3f})" for k, r in rows.items())
+
+
+def random_errors_delay(e: Evidence) -> Verdict | None:
+    """DPC-1: under random, independent errors the end level is the clean run's."""
+    rows = {k: r for k, r in _patterns(e).items() if _random(r["noise"])}
+    if not rows:
+        return None
+    hits = [r["class"] == "delay" for r in rows.values()]
+    verdict = AGREES if all(hits) else OPPOSITE if not any(hits) else UNDETERMINED
+    return Verdict(verdict, f"end level of the true reward, clean {_clean(e):.3f}: {_said(rows)}")
+
+
+def _clean(e: Evidence) -> float:
+    return float(e.doc["patterns"]["true"]["R"])
+
+
+def negatives_like_random(e: Evidence) -> Verdict | None:
+    """DPC-2: systematic false negatives end in the class of random ones."""
+    negative = {k: r for k, r in _patterns(e).items() if _kind(r) == "false_negative"}
+    plain = {k: r for k, r in negative.items() if _random(r["noise"])}
+    systematic = {k: r for k, r in negative.items() if k not in plain}
+    if not plain or not systematic:
+        return None
+    classes = {r["class"] for r in plain.values()}
+    hits = [r["class"] in classes for r in systematic.values()]
+    verdict = AGREES if all(hits) else OPPOSITE if not any(hits) else UNDETERMINED
+    return Verdict(verdict, f"random: {_said(plain)}; systematic: {_said(systematic)}")
+
+
+def _kind(row: Mapping[str, Any]) -> str:
+    noise = row["noise"]
+    return str(noise.get("kind", "")) if isinstance(noise, dict) else ""
+
+
+def _positives(e: Evidence) -> dict[str, Mapping[str, Any]]:
+    return {k: r for k, r in _patterns(e).items() if _kind(r) == "false_positive" and not _random(r["noise"])}
+
+
+def positives_range(e: Evidence) -> Verdict | None:
+    """DPC-3: systematic false positives give at least one plateau and one collapse."""
+    rows = _positives(e)
+    if not rows:
+        return None
+    classes = {r["class"] for r in rows.values()}
+    verdict = AGREES if {"plateau", "collapse"} <= classes else OPPOSITE if classes == {"delay"} else UNDETERMINED
+    return Verdict(verdict, _said(rows))
+
+
+def pattern_decides(e: Evidence) -> Verdict | None:
+    """DPC-4: two error models of equal rate (±1 point, both kinds) with different outcomes."""
+    rows = list(_patterns(e).items())
+    pairs = [
+        (a, b, x, y)
+        for i, (a, x) in enumerate(rows)
+        for b, y in rows[i + 1 :]
+        if _kind(x) == _kind(y) and all(abs(x[k] - y[k]) <= 0.01 for k in _RATES)
+    ]
+    if not rows:
+        return None
+    differ = [p for p in pairs if p[2]["class"] != p[3]["class"]]
+    verdict = AGREES if differ else OPPOSITE if pairs else UNDETERMINED
+    size = "; ".join(f"{a} {x['class']} / {b} {y['class']} (rates {x[_key(x)]:.3f}, {y[_key(y)]:.3f})"
+                     for a, b, x, y in (differ or pairs)[:4])  # fmt: skip
+    return Verdict(verdict, f"{len(differ)} of {len(pairs)} pairs of equal rate differ" + (f": {size}" if size else ""))
+
+
+_RATES = ("false_negative_rate", "false_positive_rate")
+
+
+def _key(row: Mapping[str, Any]) -> str:
+    return f"{_kind(row)}_rate"
+
+
+def not_foretold(e: Evidence) -> Verdict | None:
+    """DPC-5: the class of the pattern nearest in rates (leave one out) foretells no better than the commonest class."""
+    rows = list(_patterns(e).values())
+    if len(rows) < 4:
+        return None
+    classes = [r["class"] for r in rows]
+    right = 0
+    for i, row in enumerate(rows):
+        others = [r for j, r in enumerate(rows) if j != i]
+        near = min(others, key=lambda r: sum(abs(r[k] - row[k]) for k in _RATES))
+        right += near["class"] == row["class"]
+    commonest = max(map(classes.count, classes))
+    verdict = AGREES if right <= commonest else UNDETERMINED
+    return Verdict(verdict, f"nearest rate right in {right} of {len(rows)}, the commonest class in {commonest}")
