@@ -203,11 +203,12 @@ Made by `limen lab claims`; do not edit. Every figure, table, proposition and st
 Paradox* (RBP), *The Invisible Leash* (IL) and the abstract of *Delay, Plateau, or Collapse* (DPC) has a row ({rows}).
 Ours are small models: what they show is how the effect behaves there, not what the papers' models do.
 
-Verdicts, by rules that are in the code: **agrees**, **opposite**, **undetermined**; **too short to say** where fewer than three seeds ran or pass@1 did not rise; **reported** where no sign is claimed; **not run yet**, with
-what it takes; **out of reach here**. The rules of the bandit, of modes, dynamics and noise were in the code before
-their runs. The demo had run, under a rule of its own, before those of this page were coded; their bounds are the ones
-that were written down for each claim beforehand. Intervals are 95%, of the mean over seeds, bootstrap over problems,
-paired; E gained and S lost are printed beside what chance alone gives.
+Verdicts, by rules that are in the code: **agrees**, **opposite**, **undetermined**; **too short to say** where fewer
+than three seeds ran or pass@1 did not rise; **reported** where no sign is claimed; **not run yet**, with what it takes;
+**out of reach here**. The rules of the bandit, of modes, dynamics and noise were in the code before their runs. The demo
+had run, under a rule of its own, before those of this page were coded; their bounds are the ones that were written down
+for each claim beforehand. Intervals are 95%, of the mean over seeds, bootstrap over problems, paired; E gained and S lost
+are printed beside what chance alone gives.
 
 {total}.
 
