@@ -70,6 +70,7 @@ class SampleSettings(Settings):
     verify_workers: int | None = Field(None, ge=1, description="processes that judge")
     verify_deadline: float = Field(5.0, gt=0, description="seconds for one answer")
     flush_seconds: float = Field(20.0, gt=0, description="most seconds of work that a kill can lose once finished")
+    mirror: str | None = Field(None, description="fsspec address (s3://...) that the run folder is copied to")
     share: bool = Field(False, description="several processes fill one run folder, under leases")
     lease_seconds: float = Field(60.0, gt=0, description="without a sign of life, after which a lease is taken over")
     keep_bad_golds: bool = Field(False, description="sample also problems whose gold answer fails its own verifier")
@@ -108,6 +109,8 @@ class SampleSettings(Settings):
             raise ValueError("ray_address and workers are for a run over Ray: set ray (--ray)")
         if self.ray and self.engine == "http":
             raise ValueError("engine http needs no Ray: give it every server's url")
+        if self.mirror and self.share:
+            raise ValueError("several processes that share a folder cannot each mirror it: leave mirror out")
         if self.ray and self.share:
             raise ValueError("with Ray one driver fills the folder: leave share out")
         return self
@@ -140,6 +143,7 @@ SPEED = frozenset(
         "url",
         "concurrency",
         "timeout",
+        "mirror",
         "share",
         "lease_seconds",
     }

@@ -18,6 +18,7 @@ def register(app: typer.Typer) -> None:
     """Add this module's commands to `app`."""
     app.command()(sample)
     app.command()(score)
+    app.command()(fetch)
 
 
 def sample(
@@ -80,6 +81,9 @@ def sample(
         bool, typer.Option("--share", rich_help_panel=_RUN, help="One of several processes that fill this folder.")
     ] = False,
     verify_workers: Annotated[int | None, typer.Option(rich_help_panel=_RUN, help="Processes that judge.")] = None,
+    mirror: Annotated[
+        str | None, typer.Option(rich_help_panel=_RUN, help="Copy the folder to s3://... or any fsspec address.")
+    ] = None,
     keep_bad_golds: Annotated[
         bool, typer.Option("--keep-bad-golds", rich_help_panel=_RUN, help="Sample also where the gold fails.")
     ] = False,
@@ -132,6 +136,7 @@ def sample(
         batch_size=batch_size,
         verify_workers=verify_workers,
         share=share,
+        mirror=mirror,
         keep_bad_golds=keep_bad_golds,
     )
     run = sample_run(settings, out, progress=not quiet)
@@ -186,6 +191,19 @@ def score(
         typer.echo(
             f"  noise floor (other batching): mean {result['noise_mean']:.1e}, at most {result['noise_max']:.1e} nats"
         )
+
+
+def fetch(
+    url: Annotated[str, typer.Argument(help="s3://... or any fsspec address that `sample --mirror` wrote to.")],
+    out: Annotated[Path, typer.Argument(help="Folder that gets the run.")],
+) -> None:
+    """Get a run from where it was mirrored to, to measure it here."""
+    from limen.errors import StoreError
+    from limen.store.mirror import Mirror
+
+    if not Mirror(url).pull(out):
+        raise StoreError(f"{url} holds no run (no run.json): give the address that `limen sample --mirror` wrote to")
+    typer.echo(f"{out}: the run of {url}\nnext: limen passk {out}")
 
 
 def _most(n: int, stop: int | None, most: int | None) -> int:

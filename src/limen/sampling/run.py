@@ -17,6 +17,7 @@ from limen.sampling.engine import find_tokenizer, make_template, opened
 from limen.sampling.fill import Filling
 from limen.sampling.golds import auto_verifier, check_golds
 from limen.store import Run
+from limen.store.mirror import Mirror, mirrored
 from limen.types import Problem, Prompt
 from limen.verify import VerifierPool
 
@@ -39,8 +40,12 @@ def sample_run(settings: SampleSettings, out: str | Path, engine: Engine | None 
             check_golds(problems, pool)
         template = make_template(settings)
         prompts = render(problems, find_tokenizer(settings, engine), template)
+        mirror = Mirror(settings.mirror) if settings.mirror else None
+        if mirror is not None:
+            mirror.pull(Path(out))
         run = _open(settings, Path(out), problems, prompts)
-        with _lock(run, settings.share), opened(settings, engine) as engine:
+        copied = mirrored(run.path, mirror, settings.flush_seconds)
+        with copied, _lock(run, settings.share), opened(settings, engine) as engine:
             params = settings.params(template.stop)
             prepare(engine, prompts, params)
             require(engine, needs_of(params, settings.logprobs, settings.need))
