@@ -50,12 +50,15 @@ def main() -> None:
     parser.add_argument("--batches", type=int, nargs="+", default=[4, 16, 64])
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--clock", choices=["wall", "cpu"], default="wall", help="cpu: on a machine that others load")
+    parser.add_argument("--distinct", action="store_true", help="leave out responses that a problem has already")
     args = parser.parse_args()
     clock = time.process_time if args.clock == "cpu" else time.perf_counter
     run = Run.open(args.run)
     prompts = run.prompts()
     rollouts = sorted(run.rollouts(), key=lambda r: (r.problem_id, r.sample_index))[: args.limit]
     requests = [ScoreRequest(prompts[r.problem_id].token_ids, r.token_ids) for r in rollouts]
+    if args.distinct:
+        requests = list(dict.fromkeys(requests))
     tokens = sum(len(r.token_ids) for r in requests)
     loaded = load_model(args.model, device="cpu")
     engine = TransformersEngine(loaded)
