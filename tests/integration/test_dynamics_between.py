@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from limen.dynamics.between import PROBE, Data, measure
 from limen.dynamics.between_figures import between_figure
 from limen.dynamics.checkpoints import Checkpoint, read_checkpoint
-from limen.dynamics.figures import training_figure
+from limen.dynamics.figures import pass_points, training_figure
 from limen.dynamics.probe import ProbePairs
 from limen.dynamics.quantities import Scored
 from limen.dynamics.traces import read_traces, reasoning_part, support_groups
@@ -198,6 +198,16 @@ def test_command_against_the_models_own_logits(folder, tmp_path):
         assert all(f.stat().st_size > 100 for f in made)
     with pytest.raises(DataError, match="metrics"):
         training_figure(7, [folder / "base"], tmp_path)
+
+
+def test_the_base_begins_every_line_of_panel_a(folder):
+    from limen.measure import counts_from_run, pass_at_k
+
+    found = pass_points([folder / "base", folder / "moved"])
+    assert list(found) == ["pass@1", "pass@8"]
+    base, moved = counts_from_run(folder / "base"), counts_from_run(folder / "moved")
+    assert found["pass@1"] == {"moved": {0: [base.c_P.mean() / 8], 30: [moved.c_P.mean() / 8]}}
+    assert found["pass@8"]["moved"][0] == [float(np.mean(pass_at_k(8, base.c_P, 8)))]
 
 
 def load_tokenizer_ids(text):

@@ -128,16 +128,19 @@ def _passes(ax: Axes, passes: Mapping[str, Points], names: Sequence[str], rows: 
 
 def pass_points(samples: Sequence[str | Path]) -> dict[str, dict[str, dict[int, list[float]]]]:
     """pass@1 and pass@k at the largest common k, by name of the quantity, policy and step, from runs of
-    `limen sample` of checkpoints (their settings say policy and step)."""
+    `limen sample` of checkpoints (their settings say policy and step). A run of step 0 is the base of all."""
     from limen.measure import counts_from_run, pass_at_k
 
     tables = [counts_from_run(s) for s in samples]
     most = min(t.n_min for t in tables)
+    trained = list(dict.fromkeys(t.policy for t in tables if t.step))
     out: dict[str, dict[str, dict[int, list[float]]]] = {}
     for k in dict.fromkeys((1, most)):
+        by_group = out.setdefault(f"pass@{k}", {})
         for t in tables:
             value = float(pass_at_k(t.n_P, t.c_P, k).mean())
-            out.setdefault(f"pass@{k}", {}).setdefault(t.policy, {}).setdefault(t.step or 0, []).append(value)
+            for group in [t.policy] if t.step or not trained else trained:
+                by_group.setdefault(group, {}).setdefault(t.step or 0, []).append(value)
     return out
 
 
