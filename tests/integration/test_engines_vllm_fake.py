@@ -23,7 +23,7 @@ def subject(monkeypatch):
     llm = fake_vllm.LLM(policy, rows=7, context=20)
     engine = VLLMEngine(llm, policy.tokenizer, (exact.EOS,), logprobs=True)
     return suite.Subject(
-        engine, policy.tokenizer, policy.next_probs, exact.EOS, tuple(TABLE), n=1000, long_text="q=" * 10
+        engine, policy.tokenizer, policy.next_probs, exact.EOS, tuple(TABLE), n=400, long_text="q=" * 10
     )
 
 

@@ -25,7 +25,7 @@ def small_disk(tmp_path):
     if mounted.returncode:
         pytest.skip(f"mounting a tmpfs is not permitted here: {mounted.stderr.decode().strip()}")
     yield disk
-    subprocess.run(["umount", disk], check=True)
+    subprocess.run(["umount", "-l", disk], check=True)  # readers may hold files until they are collected
 
 
 def settings(tmp_path):

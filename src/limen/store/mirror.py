@@ -84,6 +84,7 @@ class Mirror:
         """Sizes of the mirror's files by name, listed once."""
         if self._sizes is None:
             with self._told("list"):
+                self.fs.invalidate_cache()
                 found: dict[str, Any] = self.fs.find(self.root, detail=True) if self.fs.exists(self.root) else {}
             start = len(self.fs._strip_protocol(self.root).rstrip("/")) + 1
             names = {path[start:]: int(info["size"]) for path, info in found.items()}
