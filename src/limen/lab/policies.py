@@ -139,27 +139,18 @@ def answer_entropy(run: Path, budget: int = 32) -> float:
 def interference(probe: Path, base_model: str, trained_model: str, device: str | None) -> tuple[float, float]:
     """(Δ+, ‖Δ‖) over the probe pairs: mean change of the per-token log-likelihood of the base's correct responses,
     and mean square change over all of them (RBP eq. 5; no root). Both models through one scorer."""
-    from limen.engines.hf import TransformersEngine
-    from limen.engines.protocol import ScoreRequest
-    from limen.store import Run
+    from limen.dynamics import quantities
+    from limen.dynamics.probe import load_probe
+    from limen.dynamics.scorer import score
+    from limen.engines.runner import Runner
+    from limen.models import load_model
 
-    run = Run.open(probe)
-    prompts = run.prompts()
-    verdicts = {
-        (p, i): o == "correct"
-        for p, i, o in zip(
-            *(run.table("verdicts").column(c).to_pylist() for c in ("problem_id", "sample_index", "outcome"))
-        )
-    }
-    pairs = [(r.problem_id, r.sample_index, r.token_ids or ()) for r in run.rollouts()]
-    requests = [ScoreRequest(prompts[p].token_ids, ids) for p, _, ids in pairs]
-    means = []
-    for model in (base_model, trained_model):
-        scores = TransformersEngine.load(model, device=device, dtype="float32").score(requests)
-        means.append(np.array([s.mean() for s in scores], dtype=np.float64))
-    change = means[1] - means[0]
-    correct = np.array([verdicts[p, i] for p, i, _ in pairs])
-    return float(change[correct].mean()), float(np.square(change).mean())
+    pairs = load_probe(probe)
+    before, after = (
+        score(Runner(load_model(m, device, "float32").model), pairs.request_N) for m in (base_model, trained_model)
+    )
+    delta = quantities.change(before, after)
+    return quantities.interference(delta, pairs.correct_N), quantities.influence(delta)
 
 
 def in_processes(commands: Sequence[Sequence[str]], jobs: int) -> None:
