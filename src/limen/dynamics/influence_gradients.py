@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.func import functional_call, grad, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from limen.engines.batching import available_memory
 from limen.errors import ModelError
 
 Reduce = Literal["mean", "sum"]
@@ -55,6 +56,8 @@ class Gradients:
         self.dtype = next(iter(self.params.values())).dtype
         self.size = sum(p.numel() for p in self.params.values())
         room = block_bytes or BLOCK_BYTES.get(self.device.type, 64 << 20)
+        if block_bytes is None and self.device.type == "cuda":
+            room = min(room, available_memory(self.device) // 8)
         self.rows = max(1, min(64, room // (self.size * self.dtype.itemsize)))
         self.vmaps: bool | None = None
 

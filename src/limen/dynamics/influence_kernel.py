@@ -15,6 +15,7 @@ from torch import Tensor
 
 from limen.dynamics.influence_gradients import Gradients, Pair
 from limen.dynamics.sketch import CountSketch, standard_error
+from limen.engines.batching import available_memory
 
 EXACT_BYTES = {"cpu": 2 << 30, "cuda": 48 << 30}
 """Gradients that are kept whole, unless the caller says."""
@@ -71,7 +72,7 @@ def influence_kernel(
     probe gradient is wanted exactly. keep_rows: keep what `gram` needs (exact: only where both sides fit).
     """
     device = gradients.device
-    limit = EXACT_BYTES.get(device.type, 2 << 30) if exact_bytes is None else exact_bytes
+    limit = exact_limit(device) if exact_bytes is None else exact_bytes
     bytes_each = gradients.size * gradients.dtype.itemsize
     width = (0 if len(train) * bytes_each <= limit else SKETCH_WIDTH) if sketch is None else sketch
     keep = keep_rows and bool(width or (len(train) + len(probe)) * bytes_each <= limit)
@@ -97,6 +98,12 @@ def influence_kernel(
     norm_N = norms(train_NR)
     along = dict(zip(vectors or {}, along_VM, strict=True))
     return Kernel(k_NM, norm_N, norm_M, width, along, train_NR if keep else None, probe_MR)
+
+
+def exact_limit(device: torch.device) -> int:
+    """Bytes of gradients that may be kept whole on this device."""
+    most = EXACT_BYTES.get(device.type, 2 << 30)
+    return min(most, available_memory(device) // 2) if device.type == "cuda" else most
 
 
 def gradient_rows(
