@@ -57,6 +57,14 @@ def test_checkpoints(studies, tmp_path):
     assert at["grpo-constant", "100"] == pytest.approx(2 / 3)
 
 
+def test_stored_samples_against_dapo(tmp_path):
+    studies = {"offline": [study({"grpo": GRPO, "sft": [(50, SELF), (100, SELF)], "dapo": GRPO}, "offline")]}
+    table = rows(make(find("il", "table", 5), studies, tmp_path)[0])
+    assert [r["method"] for r in table] == ["base", "SFT", "DAPO", "GRPO"]
+    assert table[1]["@64"] == "100.00"
+    assert table[2]["@64"] == "66.67"
+
+
 def test_families_by_what_became_of_them(studies, tmp_path):
     table = rows(make(find("il", "table", 19), studies, tmp_path)[0])
     assert list(table[0]) == ["k", "hard, base", "hard, GRPO"]
@@ -77,8 +85,8 @@ def test_figures_are_drawn(studies, tmp_path, number):
 def test_what_is_missing_names_its_command(tmp_path):
     with pytest.raises(DataError, match="limen lab dynamics --out DIR"):
         make(find("rbp", "figure", 2), {}, tmp_path)
-    with pytest.raises(DataError, match="SFT"):
-        make(find("il", "table", 5), {}, tmp_path)
+    with pytest.raises(DataError, match="its text"):
+        make(find("rbp", "table", 2), {}, tmp_path)
     with pytest.raises(ConfigError, match="no figure 99"):
         find("rbp", "figure", 99)
     with pytest.raises(DataError, match="no training runs"):

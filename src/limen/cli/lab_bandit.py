@@ -1,4 +1,4 @@
-"""`limen bandit` and `limen lab modes`."""
+"""`limen bandit`, `limen lab modes`, `limen lab offline`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from limen.cli.lab_training import Device, Jobs, Limit, Only, Out, Recipe, Seeds, Steps
+from limen.cli.lab_training import Base, Device, Jobs, Limit, Only, Out, Recipe, Seeds, Steps
 from limen.cli.options import numbers
 
 
@@ -15,6 +15,7 @@ def register(app: typer.Typer, lab: typer.Typer) -> None:
     """Add this module's commands to `app` and to `limen lab`."""
     app.command("bandit")(bandit)
     lab.command("modes")(modes)
+    lab.command("offline")(offline)
 
 
 def bandit(
@@ -54,3 +55,29 @@ def modes(
         run_one(study, only, numbers(seeds)[0])
         return
     print(run_modes(study, which.split(","), numbers(seeds), jobs))
+
+
+def offline(
+    out: Out,
+    seeds: Seeds = "0,1,2",
+    jobs: Jobs = 1,
+    steps: Steps = 200,
+    n: Annotated[int, typer.Option("-n", min=1, help="Samples of each held-out problem.")] = 256,
+    base: Base = "tiny",
+    device: Device = "cpu",
+    limit: Limit = None,
+    recipe: Recipe = "demo",
+    only: Only = None,
+) -> None:
+    """Maximum likelihood on the base's own correct samples, beside GRPO and DAPO.
+
+    Give the folder of `limen lab methods`, and those two are not trained again.
+    """
+    from limen.lab.offline import run_offline, run_one
+    from limen.lab.policies import Study
+
+    study = Study(out, steps, n, base, device, limit, recipe)
+    if only is not None:
+        run_one(study, only, numbers(seeds)[0])
+        return
+    print(run_offline(study, numbers(seeds), jobs))

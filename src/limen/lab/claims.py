@@ -17,6 +17,7 @@ import yaml
 
 from limen.errors import DataError
 from limen.lab import claims_dynamics as dynamics
+from limen.lab import claims_offline as offline
 from limen.lab import claims_other as other
 from limen.lab import claims_policies as policies
 from limen.lab.claims_rules import NOT_RUN, OUT_OF_REACH, VERDICTS, Rule, Verdict
@@ -31,6 +32,7 @@ RULES: dict[str, Rule] = {
     **{row: other.bandit(row) for row in BANDIT},
     **{row: other.modes(rule) for row, rule in MODES.items()},
     "RBP-A1": policies.paradox,
+    "RBP-A2": offline.on_policy_concentrates,
     "RBP-A3": dynamics.efficient,
     "RBP-F1": dynamics.coverage_over_steps,
     "RBP-P3.1": dynamics.first_order,
@@ -77,6 +79,7 @@ RULES: dict[str, Rule] = {
     "IL-T2c": dynamics.traces("neither", 0),
     "IL-T4a": dynamics.nothing_gained,
     "IL-T4b": dynamics.like_size,
+    "IL-T5": offline.crosses,
     "IL-T13a": policies.accuracy_rises,
     "IL-T13b": policies.answers_concentrate,
     "IL-T13c": policies.token_entropy_by_method,
@@ -204,11 +207,11 @@ Paradox* (RBP), *The Invisible Leash* (IL) and the abstract of *Delay, Plateau, 
 Ours are small models: what they show is how the effect behaves there, not what the papers' models do.
 
 Verdicts, by rules that are in the code: **agrees**, **opposite**, **undetermined**; **too short to say** where fewer
-than three seeds ran or pass@1 did not rise; **reported** where no sign is claimed; **not run yet**, with what it takes;
-**out of reach here**. The rules of the bandit, of modes, dynamics and noise were in the code before their runs. The demo
-had run, under a rule of its own, before those of this page were coded; their bounds are the ones that were written down
-for each claim beforehand. Intervals are 95%, of the mean over seeds, bootstrap over problems, paired; E gained and S lost
-are printed beside what chance alone gives.
+than three seeds ran or pass@1 did not rise; **reported** where no sign is claimed; **not run yet**, with what it
+takes; **out of reach here**. The rules of the bandit, of modes, dynamics and noise were in the code before their
+runs. The demo had run, under a rule of its own, before those of this page were coded; their bounds are the ones that
+were written down for each claim beforehand. Intervals are 95%, of the mean over seeds, bootstrap over problems,
+paired; E gained and S lost are printed beside what chance alone gives.
 
 {total}.
 

@@ -25,6 +25,7 @@ MAKERS = {
     "dynamics": "limen lab dynamics --out DIR",
     "between": "limen dynamics between BASE CHECKPOINT... --out DIR",
     "influence": "limen influence RUN --probe PROBE --out DIR",
+    "offline": "limen lab offline --out DIR",
     "bandit": "limen bandit --out DIR",
 }
 """Kinds of study, and the command that makes each."""
@@ -137,6 +138,8 @@ def digest(kind: str, doc: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         out["base_extra"] = doc.get("base", {})
     elif kind == "dynamics":
         out |= _series_counts(folder)
+    elif kind == "offline":
+        out |= _offline_counts(doc)
     elif kind == "noise":
         out["patterns"] = doc["patterns"]
     else:
@@ -218,6 +221,15 @@ def _method_counts(doc: Mapping[str, Any]) -> dict[str, Any]:
             runs.append({**_entry(method, int(row["seed"]), "0", steps, questions), "extra": extra})
     if "control" in doc:
         runs.append(_entry("control", 0, "0", 0, doc["control"]["questions"]))
+    return {"bases": bases, "runs": runs, "tasks": tasks}
+
+
+def _offline_counts(doc: Mapping[str, Any]) -> dict[str, Any]:
+    bases, runs, tasks = {}, [], []
+    for row in doc["runs"]:
+        questions = row["comparison"]["questions"]
+        tasks, bases["0"] = [q["task"] for q in questions], _base_of(questions)
+        runs.append(_entry(row["method"], int(row["seed"]), "0", int(row["step"]), questions))
     return {"bases": bases, "runs": runs, "tasks": tasks}
 
 

@@ -133,9 +133,7 @@ ITEMS: tuple[Item, ...] = (
     Item("il", "table", 1, "support, by family and overall", OF_METHODS, tabulate=made_tables.support_table),
     Item("il", "table", 2, "perplexity of others' solutions", ("between",), tabulate=made_tables.traces_table),
     Item("il", "table", 4, "support over checkpoints", ("dynamics",), tabulate=made_tables.checkpoint_table),
-    Item("il", "table", 5, "SFT against DAPO",
-         why_not="it needs a run of SFT on stored correct samples, which limen does not train; DAPO is in the study of "
-         "methods (`limen lab table 1 --paper il`)"),
+    Item("il", "table", 5, "SFT against DAPO", ("offline",), tabulate=made_tables.offline_table),
     Item("il", "table", 13, "accuracy and entropies", ("methods",), tabulate=made_tables.entropy_table),
     Item("il", "table", 14, "names of the models", why_not="it lists the paper's models; nothing in it is measured"),
     Item("il", "table", 15, "preservation, first families", OF_METHODS, tabulate=_family("preservation", 15)),

@@ -87,6 +87,16 @@ def checkpoint_table(e: Evidence) -> Table:
     return Table("il-table4", columns, tuple(rows), "Means over seeds; support against the base at equal budgets.")
 
 
+def offline_table(e: Evidence) -> Table:
+    """IL table 5: pass@k of SFT on stored correct samples and of DAPO (and GRPO), in percent, at the last step."""
+    runs = _some(e, "sft", "dapo", "grpo")
+    ks = [k for k in SHOWN_K if k <= n_max([r for x in runs.values() for r in x])]
+    base = ("base", *(f"{100 * values(runs['sft'], k, 'base').mean():.2f}" for k in ks))
+    rows = [(m.upper(), *(f"{100 * values(x, k).mean():.2f}" for k in ks)) for m, x in runs.items()]
+    columns = ("method", *(f"@{k}" for k in ks))
+    return Table("il-table5", columns, (base, *rows), f"Percent, means over {len(runs['sft'])} seeds, all families.")
+
+
 def entropy_table(e: Evidence) -> Table:
     """IL table 13: accuracy, token entropy, answer entropy and length of every method (all families together)."""
     base = e.doc.get("base_extra", {})
