@@ -95,7 +95,6 @@ def passed(args: argparse.Namespace) -> list[str]:
 
 def run_part(args: argparse.Namespace) -> None:
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     if args.part == "make":
         return make_model(args)
     started = time.perf_counter()

@@ -16,6 +16,7 @@ import limen
 _PACKAGES = (
     "torch",
     "transformers",
+    "ray",
     "trl",
     "accelerate",
     "numpy",

@@ -1,17 +1,16 @@
 """vLLM passes the suite of all engines. Needs vLLM and a CUDA device, or a CPU build of vLLM (LIMEN_VLLM_CPU=1)."""
 
 import os
-from functools import cache
 
-import numpy as np
 import pytest
 import torch
 
 import engine_conformance as suite
 from limen.engines.hf import TransformersEngine
 from limen.engines.protocol import SampleRequest, ScoreRequest
-from limen.models import LoadedModel, load_tokenizer
+from limen.models import LoadedModel
 from limen.types import Prompt, SamplingParams, derive_seed
+from vllm_model import CONTEXT, TEXTS, probabilities, reference_model, save_model
 
 pytest.importorskip("vllm")
 CPU = os.environ.get("LIMEN_VLLM_CPU") == "1"
@@ -23,46 +22,16 @@ pytestmark = [
 DTYPE = os.environ.get("LIMEN_VLLM_DTYPE", "float32")
 TOLERANCE, SAME = (0.1, 0.7) if DTYPE != "float32" else (1e-3, 0.98) if CPU else (0.02, 0.9)
 """Log-probabilities agree so far, and so many responses are the same: kernels on a GPU multiply in tf32."""
-TEXTS = ("38+57=", "12*07=", "1+1=")
-CONTEXT = 64
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A small random model with the shipped tokenizer, whose next token depends strongly on what came before."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    tokenizer = load_tokenizer("tiny")
-    torch.manual_seed(3)
-    config = LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=128,
-        intermediate_size=128,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        head_dim=64,
-        max_position_embeddings=CONTEXT,
-        eos_token_id=tokenizer.eos_token_id,
-        bos_token_id=None,
-        pad_token_id=tokenizer.pad_token_id,
-    )
-    model = LlamaForCausalLM(config)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.dim() == 2:
-                parameter.copy_(torch.randn_like(parameter) * 1.3 / parameter.shape[1] ** 0.5)
-    path = tmp_path_factory.mktemp("model")
-    model.save_pretrained(path)
-    tokenizer.save_pretrained(path)
-    return path
+    return save_model(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture(scope="module")
 def reference(folder):
-    from transformers import AutoModelForCausalLM
-
-    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    return reference_model(folder)
 
 
 def open_engine(folder, draws):
@@ -78,15 +47,10 @@ def open_engine(folder, draws):
 def subject(folder, reference):
     engine = open_engine(folder, "limen")
 
-    @cache
-    def probs(prompt, prefix):
-        with torch.no_grad():
-            return torch.softmax(reference(torch.tensor([prompt + prefix])).logits[0, -1].double(), -1).numpy()
-
     return suite.Subject(
         engine,
         engine.tokenizer,
-        lambda prompt, prefix: np.array(probs(prompt, prefix)),
+        probabilities(reference),
         engine.tokenizer.eos_token_id,
         TEXTS,
         n=1000,

@@ -117,7 +117,8 @@ class FastPath:
         longest = max(len(r.prompt.token_ids) for r in requests)
         capacity = length_bucket(longest + params.max_tokens, 2**62)
         old = self._stepper
-        if old is not None and old.params == params and wanted <= old.rows <= rows and capacity <= old.capacity:
+        # Its memory is taken already, so that it serves also where less is free than when it was made.
+        if old is not None and old.params == params and wanted <= old.rows and capacity <= old.capacity:
             return old
         old = self._stepper = None
         stepper = Stepper(
