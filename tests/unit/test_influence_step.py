@@ -113,6 +113,8 @@ def test_r2_by_hand():
     assert c.r2 == pytest.approx(1 - 1 / (14 / 3))
     assert c.slope == pytest.approx(17 / 14)
     assert c.rms == pytest.approx(math.sqrt(7))
+    assert c.rank_correlation == pytest.approx(1)
+    assert compare_step(0.1, measured, -predicted).rank_correlation == pytest.approx(-1)
     assert math.isnan(compare_step(0.1, torch.ones(3).double(), predicted).r2)
 
 
@@ -122,6 +124,32 @@ def test_weights_are_put_back_even_where_the_model_fails():
     with pytest.raises(RuntimeError, match="out of bounds"):
         measure_step(gradients, torch.ones(25, dtype=torch.float64), 0.1, None, [pair("bad", (0,), (99,))])
     assert torch.equal(theta(gradients), before)
+
+
+def test_a_lora_checkpoint_is_stepped_in_its_adapter_alone(tmp_path):
+    peft = pytest.importorskip("peft")
+    from limen.models import load_model
+
+    base = load_model("tiny", "cpu")
+    config = peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
+    model = peft.get_peft_model(base.model, config)
+    model.peft_config["default"].base_model_name_or_path = "tiny"
+    trained = [p for p in model.parameters() if p.requires_grad]
+    optimizer = torch.optim.AdamW(trained, lr=1e-3)  # as the trainer's: one group of weights that decay, one empty
+    ids = torch.randint(3, 13, (16, 9), generator=torch.Generator().manual_seed(0))
+    for _ in range(5):
+        optimizer.zero_grad()
+        model(input_ids=ids, labels=ids).loss.backward()
+        optimizer.step()
+    model.save_pretrained(tmp_path)
+    base.tokenizer.save_pretrained(tmp_path)
+    torch.save(optimizer.state_dict(), tmp_path / "optimizer.pt")
+    gradients = Gradients(load_model(tmp_path, "cpu", merge_adapter=False).model)
+    assert gradients.size == sum(p.numel() for p in trained) < 10_000
+    pairs = [pair(str(i), row[:6].tolist(), row[6:].tolist()) for i, row in enumerate(ids)]
+    adam = load_adam(tmp_path / "optimizer.pt", gradients)
+    found = predict_step(gradients, Batch(pairs[:6], torch.tensor([1.0, -1, 1, -1, 1, -1]) / 6), pairs[6:], adam)
+    assert max(c.r2 for c in found.sweep) >= 0.95
 
 
 # -- optimizer.pt ------------------------------------------------------------------------------------------------------

@@ -87,7 +87,10 @@ def _spectrum(ax: Any, found: Influence) -> None:
 
 def _plain(*sides: Any) -> None:
     """Powers of ten as plain numbers: math is not parsed here, so that no label can break the figure."""
+    from matplotlib.ticker import LogLocator
+
     for side in sides:
+        side.set_major_locator(LogLocator(numticks=5))
         side.set_major_formatter(lambda v, _: f"{v:g}")
         side.set_minor_formatter(lambda v, _: "")
 

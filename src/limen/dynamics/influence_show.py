@@ -81,13 +81,14 @@ def show(found: Influence, rows: int, console: Console | None = None) -> None:
 def _steps(found: Influence) -> Table:
     table = _table(
         "One real step: predicted (K a) against measured Δ log π of the probe pairs",
-        "step", "form", "step size", "R²", "slope", "rms Δ", "mean Δ", "holds up to", "breaks at", "K error",
+        "step", "form", "step size", "R²", "ranks", "slope", "rms Δ", "mean Δ", "holds up to", "breaks at", "K error",
     )  # fmt: skip
     for point in found.points:
         for form, p in point.predictions.items():
             error = float(p.kernel.error_NM.square().mean().sqrt() / p.kernel.k_NM.square().mean().sqrt())
             table.add_row(
-                str(point.place.step), form, f"{p.lr:.2g}", f"{p.check.r2:.4f}", f"{p.check.slope:.3f}",
+                str(point.place.step), form, f"{p.lr:.2g}", f"{p.check.r2:.4f}", f"{p.check.rank_correlation:.3f}",
+                f"{p.check.slope:.3f}",
                 f"{p.check.rms:.2g}", f"{p.check.mean_measured:+.2g}", f"{p.holds_up_to:.2g}", f"{p.breaks_at:.2g}",
                 f"{error:.1%}" if p.kernel.width else "exact",
             )  # fmt: skip

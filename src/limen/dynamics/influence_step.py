@@ -35,12 +35,14 @@ class Batch:
 
 @dataclass(frozen=True)
 class StepCheck:
-    """One step size. `rms`: root mean square of the measured change; `slope`: of measured on predicted, through 0."""
+    """One step size. `rms`: root mean square of the measured change; `slope`: of measured on predicted, through 0;
+    `rank_correlation`: Spearman's, which a few large changes do not carry."""
 
     lr: float
     r2: float
     slope: float
     correlation: float
+    rank_correlation: float
     rms: float
     mean_measured: float
     mean_predicted: float
@@ -95,6 +97,7 @@ class Prediction:
     def to_json(self) -> dict[str, Any]:
         return {
             "form": self.form, "lr": self.lr, "r2": self.check.r2, "slope": self.check.slope,
+            "rank_correlation": self.check.rank_correlation,
             "noise_nats": self.noise, "gradient_norm": self.gradient_norm, "clip_scale": self.scale,
             "holds_up_to": self.holds_up_to, "breaks_at": self.breaks_at, "sweep": [asdict(c) for c in self.sweep],
         }  # fmt: skip
@@ -190,11 +193,13 @@ def compare_step(lr: float, measured_M: Tensor, predicted_M: Tensor) -> StepChec
     spread = float((measured_M - measured_M.mean()).square().sum())
     power = float(predicted_M.square().sum())
     pair = torch.stack([measured_M, predicted_M])
+    ranks = torch.stack([v.argsort().argsort().double() for v in pair])
     return StepCheck(
         lr=lr,
         r2=1 - residual / spread if spread > 0 else float("nan"),
         slope=float((measured_M * predicted_M).sum()) / power if power > 0 else float("nan"),
         correlation=float(torch.corrcoef(pair)[0, 1]) if len(measured_M) > 1 else float("nan"),
+        rank_correlation=float(torch.corrcoef(ranks)[0, 1]) if len(measured_M) > 1 else float("nan"),
         rms=float(measured_M.square().mean().sqrt()),
         mean_measured=float(measured_M.mean()),
         mean_predicted=float(predicted_M.mean()),
