@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from limen.errors import DataError
+from limen.lab import claims_arms as arms
 from limen.lab import claims_dynamics as dynamics
 from limen.lab import claims_other as other
 from limen.lab import claims_policies as policies
@@ -229,3 +230,61 @@ def test_page_and_bad_input(tmp_path):
     (tmp_path / "demo.json").write_text("{", encoding="utf-8")
     with pytest.raises(DataError, match="not JSON"):
         load([tmp_path])
+
+
+def sized(widths, **more):
+    """Trainings of three sizes: width → (GRPO's counts, SELF's counts, Δ+)."""
+    runs = [
+        {"method": m, "seed": s, "group": w, "step": 100, "n": N, "c": c, "extra": {"interference": d + 0.001 * s}}
+        for w, (grpo, own, d) in widths.items()
+        for m, c in (("grpo", grpo), ("self", own))
+        for s in range(3)
+    ]
+    parameters = {w: 1000 * 4**i for i, w in enumerate(widths)}
+    bases = {w: {"n": N, "c": BASE} for w in widths}
+    doc = {"digest": "widths", "tasks": TASKS, "bases": bases, "runs": runs, "parameters": parameters, **more}
+    return Evidence("widths", doc, Path("x"))
+
+
+def test_slopes_over_sizes_by_hand():
+    """Hard problems lost: none, a third, two thirds, so that pass@64 changes by 0, −1/6, −1/3 over four doublings."""
+    lost = [line([60, 62, 64], x) for x in ([10, 10, 10], [20, 20, 0], [30, 0, 0])]
+    e = sized({w: (c, SELF, d) for w, c, d in zip(("48", "96", "192"), lost, (-0.1, -0.2, -0.3))})
+    found = arms.shrinks_more(e)
+    assert found.verdict == "agrees"
+    assert "per doubling of parameters -0.083" in found.size
+    assert arms.lead_grows(e).verdict == "agrees"
+    assert "per doubling +0.083" in arms.lead_grows(e).size
+    assert arms.interference_grows(e).verdict == "agrees"
+    assert "Δ+ per doubling of parameters -0.050" in arms.interference_grows(e).size
+    assert arms.larger_trails(e).verdict == "agrees"
+    assert "hard: width 192 − 48 -0.667" in arms.larger_trails(e).size
+    back = sized({w: (c, SELF, d) for w, c, d in zip(("48", "96", "192"), lost[::-1], (-0.3, -0.2, -0.1))})
+    assert arms.shrinks_more(back).verdict == "opposite"
+    assert arms.larger_trails(back).verdict == "undetermined"
+    assert arms.shrinks_more(sized({"48": (GRPO, SELF, 0.0), "96": (GRPO, SELF, 0.0)})) is None, (
+        "two sizes are no trend"
+    )
+
+
+def test_direction_of_the_kl():
+    kept = line([60, 62, 64], [10])
+    methods = {"grpo": GRPO, "reverse-0.1": GRPO, "forward-0.1": kept, "forward-1": SELF}
+    found = arms.reverse_kl(study(methods, "kl"))
+    assert found.verdict == "agrees"
+    assert "forward-0.1 − reverse-0.1 +0.333" in found.size, "the pair of equal pass@1 is the one compared"
+    assert arms.reverse_kl(study({**methods, "reverse-0.1": kept, "forward-0.1": GRPO}, "kl")).verdict != "agrees"
+    assert arms.reverse_kl(study({"grpo": GRPO}, "kl")) is None
+
+
+def test_a_claim_that_is_the_sum_of_others():
+    rows = {r.id: r for r in judge_all({})}
+    assert rows["RBP-A4"].found.verdict == "not run yet"
+    trend = {"trend": "clip violations grow on the probe set", "verdict": "appears", "mean": 1.0, "low": 0.5, "high": 2}
+    both = {
+        "dynamics": [study({}, "dynamics", trends={"grpo-constant": [trend]})],
+        "kl": [study({"grpo": GRPO, "reverse-0.1": GRPO, "forward-0.1": line([60, 62, 64], [10])}, "kl")],
+    }
+    rows = {r.id: r for r in judge_all(both)}
+    assert rows["RBP-F7b"].found.verdict == rows["RBP-S5-RKL"].found.verdict == "agrees"
+    assert rows["RBP-A4"].found.verdict == "agrees"

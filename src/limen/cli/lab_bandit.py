@@ -1,4 +1,4 @@
-"""`limen bandit`, `limen lab modes`, `limen lab offline`."""
+"""`limen bandit`, `limen lab modes`, `offline`, `kl`, `widths`."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ def register(app: typer.Typer, lab: typer.Typer) -> None:
     app.command("bandit")(bandit)
     lab.command("modes")(modes)
     lab.command("offline")(offline)
+    lab.command("kl")(kl)
+    lab.command("widths")(widths)
 
 
 def bandit(
@@ -81,3 +83,49 @@ def offline(
         run_one(study, only, numbers(seeds)[0])
         return
     print(run_offline(study, numbers(seeds), jobs))
+
+
+def kl(
+    out: Out,
+    seeds: Seeds = "0,1,2",
+    jobs: Jobs = 1,
+    steps: Steps = 200,
+    n: Annotated[int, typer.Option("-n", min=1, help="Samples of each held-out problem.")] = 256,
+    base: Base = "tiny",
+    device: Device = "cpu",
+    limit: Limit = None,
+    recipe: Recipe = "demo",
+    only: Only = None,
+) -> None:
+    """GRPO with the reverse KL to the base against the forward KL on stored base samples, three weights each."""
+    _arms("kl", out, seeds, jobs, steps, n, base, device, limit, recipe, only)
+
+
+def widths(
+    out: Out,
+    seeds: Seeds = "0,1,2",
+    jobs: Jobs = 1,
+    steps: Steps = 200,
+    n: Annotated[int, typer.Option("-n", min=1, help="Samples of each held-out problem.")] = 256,
+    base: Annotated[str, typer.Option(hidden=True)] = "tiny",
+    device: Device = "cpu",
+    limit: Limit = None,
+    recipe: Recipe = "demo",
+    only: Only = None,
+) -> None:
+    """GRPO and SELF on tiny bases of three widths, trained alike: do larger models shrink more?"""
+    _arms("widths", out, seeds, jobs, steps, n, base, device, limit, recipe, only)
+
+
+def _arms(
+    kind: str, out: Path, seeds: str, jobs: int, steps: int, n: int, base: str, device: str, limit: int | None,
+    recipe: str, only: str | None,
+) -> None:  # fmt: skip
+    from limen.lab.arms import run_arms, run_one
+    from limen.lab.policies import Study
+
+    study = Study(out, steps, n, base, device, limit, recipe)
+    if only is not None:
+        run_one(study, kind, only, numbers(seeds)[0])
+        return
+    print(run_arms(study, kind, numbers(seeds), jobs))

@@ -16,11 +16,12 @@ from typing import Any
 import yaml
 
 from limen.errors import DataError
+from limen.lab import claims_arms as arms
 from limen.lab import claims_dynamics as dynamics
 from limen.lab import claims_offline as offline
 from limen.lab import claims_other as other
 from limen.lab import claims_policies as policies
-from limen.lab.claims_rules import NOT_RUN, OUT_OF_REACH, VERDICTS, Rule, Verdict
+from limen.lab.claims_rules import NOT_RUN, OUT_OF_REACH, SHORT, VERDICTS, Rule, Verdict, together
 from limen.lab.evidence import MAKERS, Evidence, command_of
 
 BANDIT = ("RBP-E8", "RBP-F5L", "RBP-F5M", "RBP-F5R", "RBP-S5-0", "RBP-LD.1", "RBP-E33", "RBP-D-1", "RBP-D-2",
@@ -29,6 +30,8 @@ MODES = {"RBP-F6L": "F6L", "RBP-F6R": "F6R", "RBP-S5-MIN": "S5-MIN", "RBP-F15a":
          "RBP-I-h": "I-h"}  # fmt: skip
 
 RULES: dict[str, Rule] = {
+    **arms.OF_KIND["kl"],
+    **arms.OF_KIND["widths"],
     **{row: other.bandit(row) for row in BANDIT},
     **{row: other.modes(rule) for row, rule in MODES.items()},
     "RBP-A1": policies.paradox,
@@ -112,11 +115,19 @@ def sections() -> dict[str, dict[str, Mapping[str, Any]]]:
 
 def judge_all(studies: Mapping[str, Sequence[Evidence]]) -> list[Row]:
     """Every row, in the file's order."""
-    return [
-        Row(section, name, str(entry["claim"]), *_judge(name, entry, studies))
-        for section, rows in sections().items()
-        for name, entry in rows.items()
-    ]
+    entries = [(section, name, entry) for section, rows in sections().items() for name, entry in rows.items()]
+    found = {name: _judge(name, entry, studies) for _, name, entry in entries}
+    found |= {name: _together(entry["rows"], found) for _, name, entry in entries if "rows" in entry}
+    return [Row(section, name, str(entry["claim"]), *found[name]) for section, name, entry in entries]
+
+
+def _together(rows: Sequence[str], found: Mapping[str, tuple[Verdict, str]]) -> tuple[Verdict, str]:
+    """A claim that is the sum of others."""
+    size = "; ".join(f"{r}: {found[r][0].verdict}" for r in rows)
+    waits = [r for r in rows if found[r][0].verdict in (NOT_RUN, SHORT)]
+    if waits:
+        return Verdict(NOT_RUN, size), found[waits[0]][1]
+    return Verdict(together(*(found[r][0].verdict for r in rows)), size), ""
 
 
 def _judge(name: str, entry: Mapping[str, Any], studies: Mapping[str, Sequence[Evidence]]) -> tuple[Verdict, str]:
@@ -136,7 +147,7 @@ def _judge(name: str, entry: Mapping[str, Any], studies: Mapping[str, Sequence[E
         have = [k for k in kinds if k in studies]
         why = "the study that is there does not hold what this needs" if have else "its study has not run"
         return Verdict(NOT_RUN, why), f"{MAKERS[kinds[-1 if have else 0]]}"
-    return Verdict(NOT_RUN, f"needs {entry['missing']}"), ""
+    return Verdict(NOT_RUN, f"needs {entry.get('missing', 'other rows')}"), ""
 
 
 def _name(e: Evidence) -> str:
@@ -183,8 +194,10 @@ def check_rules() -> None:
         if bool(entry.get("from")) != (name in RULES):
             raise DataError(f"claims.yaml, {name}: rows that name a study need a rule, and only those have one")
         unknown = [k for k in entry.get("from", ()) if k not in MAKERS]
-        if unknown or not any(k in entry for k in ("from", "fixed", "missing", "reach")):
-            raise DataError(f"claims.yaml, {name}: expected from (of {', '.join(MAKERS)}), fixed, missing or reach")
+        if unknown or not any(k in entry for k in ("from", "fixed", "missing", "reach", "rows")):
+            raise DataError(
+                f"claims.yaml, {name}: expected from (of {', '.join(MAKERS)}), fixed, missing, reach or rows"
+            )
     left = set(RULES) - set(rows)
     if left:
         raise DataError(f"claims.yaml lacks rows for the rules of {', '.join(sorted(left))}")

@@ -26,6 +26,8 @@ MAKERS = {
     "between": "limen dynamics between BASE CHECKPOINT... --out DIR",
     "influence": "limen influence RUN --probe PROBE --out DIR",
     "offline": "limen lab offline --out DIR",
+    "kl": "limen lab kl --out DIR",
+    "widths": "limen lab widths --out DIR",
     "bandit": "limen bandit --out DIR",
 }
 """Kinds of study, and the command that makes each."""
@@ -138,8 +140,9 @@ def digest(kind: str, doc: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         out["base_extra"] = doc.get("base", {})
     elif kind == "dynamics":
         out |= _series_counts(folder)
-    elif kind == "offline":
-        out |= _offline_counts(doc)
+    elif kind in ("offline", "kl", "widths"):
+        out |= _listed_counts(doc)
+        out["parameters"] = doc.get("parameters", {})
     elif kind == "noise":
         out["patterns"] = doc["patterns"]
     else:
@@ -224,12 +227,14 @@ def _method_counts(doc: Mapping[str, Any]) -> dict[str, Any]:
     return {"bases": bases, "runs": runs, "tasks": tasks}
 
 
-def _offline_counts(doc: Mapping[str, Any]) -> dict[str, Any]:
+def _listed_counts(doc: Mapping[str, Any]) -> dict[str, Any]:
+    """Studies that list their runs, each with its comparison: offline, kl, widths."""
     bases, runs, tasks = {}, [], []
     for row in doc["runs"]:
-        questions = row["comparison"]["questions"]
-        tasks, bases["0"] = [q["task"] for q in questions], _base_of(questions)
-        runs.append(_entry(row["method"], int(row["seed"]), "0", int(row["step"]), questions))
+        questions, group = row["comparison"]["questions"], str(row.get("group", "0"))
+        tasks, bases[group] = [q["task"] for q in questions], _base_of(questions)
+        entry = _entry(row["method"], int(row["seed"]), group, int(row["step"]), questions)
+        runs.append({**entry, "extra": row["extra"]} if "extra" in row else entry)
     return {"bases": bases, "runs": runs, "tasks": tasks}
 
 

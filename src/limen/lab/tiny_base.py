@@ -118,7 +118,10 @@ def noisy_batch(
 
 
 def train_base(
-    out: Path, recipe: BaseRecipe | None = None, progress: Callable[[int, int, float], None] | None = None
+    out: Path,
+    recipe: BaseRecipe | None = None,
+    progress: Callable[[int, int, float], None] | None = None,
+    device: str = "cpu",
 ) -> dict[str, Any]:
     """Train a base from `recipe.seed` and save model, tokenizer and `recipe.json` to `out`.
 
@@ -128,7 +131,7 @@ def train_base(
     pools = [encode(arithmetic_problems((f,), "train")) for f in FAMILIES]
     rng = np.random.default_rng(recipe.seed)
     model = make_model(recipe)
-    return fit(model, make_tokenizer(), recipe, lambda: noisy_batch(pools, recipe, rng), out, progress)
+    return fit(model, make_tokenizer(), recipe, lambda: noisy_batch(pools, recipe, rng), out, progress, device)
 
 
 def fit(
@@ -138,11 +141,12 @@ def fit(
     batch: Callable[[], tuple[NDArray[np.int64], NDArray[np.int64]]],
     out: Path,
     progress: Callable[[int, int, float], None] | None = None,
+    device: str = "cpu",
 ) -> dict[str, Any]:
     """`recipe.steps` AdamW steps of maximum likelihood on what `batch` gives; saves all to `out`."""
     import torch
 
-    model.train()
+    model.to(device).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=recipe.lr, betas=(0.9, 0.99), weight_decay=0.01)
     start = time.monotonic()
     loss_value = float("nan")
@@ -150,7 +154,7 @@ def fit(
         for group in optimizer.param_groups:
             group["lr"] = recipe.lr * min(1.0, step / recipe.warmup)
         ids, labels = batch()
-        loss = model(input_ids=torch.from_numpy(ids), labels=torch.from_numpy(labels)).loss
+        loss = model(input_ids=torch.from_numpy(ids).to(device), labels=torch.from_numpy(labels).to(device)).loss
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -166,7 +170,7 @@ def fit(
         "provenance": provenance(),
     }
     out.mkdir(parents=True, exist_ok=True)
-    model.eval().save_pretrained(out)
+    model.cpu().eval().save_pretrained(out)
     tokenizer.save_pretrained(out)
     write_json(out / "recipe.json", info)
     return info
