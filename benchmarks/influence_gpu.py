@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -53,6 +54,10 @@ def sample(args: argparse.Namespace, part: str, n: int) -> Path:
     return out
 
 
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
 def timed(device: torch.device, work):
     """(result, seconds, peak GiB on a GPU)."""
     if device.type == "cuda":
@@ -89,6 +94,7 @@ def main() -> None:
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     runs, sampling, _ = timed(torch.device("cpu"), lambda: (sample(args, "train", 8), sample(args, "probe", 4)))
+    say(f"sampled in {sampling:.0f} s")
     train = choose_groups(read_pairs(runs[0]), args.train)
     probe = choose_probe(read_pairs(runs[1]), args.pairs)
     gradients = Gradients(load_model(args.model, args.device, "float32").model)
@@ -98,9 +104,11 @@ def main() -> None:
     exact, exact_s, exact_gib = timed(
         device, lambda: influence_kernel(gradients, train, probe, sketch=0, keep_rows=False)
     )
+    say(f"exact kernel in {exact_s:.1f} s, vmap {gradients.vmaps}")
     sketched, sketch_s, sketch_gib = timed(
         device, lambda: influence_kernel(gradients, train, probe, sketch=args.sketch, keep_rows=False)
     )
+    say(f"sketched kernel in {sketch_s:.1f} s")
     gap = sketched.k_NM - exact.k_NM
     stated = replace(exact, width=args.sketch).error_NM
     unexplained = float(gap.square().sum() / (exact.k_NM - exact.k_NM.mean()).square().sum())
@@ -109,6 +117,7 @@ def main() -> None:
         prediction, seconds, gib = timed(device, lambda a=adam: predict_step(
             gradients, batch, probe, a, args.lr if a else None, sketch=0, keep_rows=False
         ))  # fmt: skip
+        say(f"{name} step in {seconds:.1f} s, R² {prediction.check.r2:.4f}")
         rough = predict_step(
             gradients, batch, probe, adam, prediction.lr, factors=[1.0], sketch=args.sketch, keep_rows=False
         )
