@@ -228,3 +228,34 @@ def test_a_worker_answers_and_ends():
     got = [s for r in replies[:-1] for s in wire.samples_from(r["samples"])]
     assert got == list(engine().sample(asks(3), PARAMS))
     assert [len(g) for g in grouped(range(600))] == [256, 256, 88]
+
+
+def test_what_is_given_up_does_not_mix_with_what_comes_next():
+    """Breaking off leaves workers in the middle of answers; the next call gets its own, all of them."""
+    busy = threading.Lock()
+
+    class Alone(Here):
+        def sample(self, requests, params):
+            assert busy.acquire(blocking=False), "two at once talk to one worker"
+            try:
+                yield from super().sample(requests, params)
+            finally:
+                busy.release()
+
+    spread = SpreadEngine(lambda slot: Alone(lambda worker, count: time.sleep(0.002)), 1, engine().tokenizer)
+    for _ in range(3):
+        stream = spread.sample(asks(50), PARAMS)
+        next(stream)
+        stream.close()
+        assert collect(spread, 30) == want(30)
+
+
+def test_a_worker_that_reports_too_little_is_noticed():
+    class Sparse(Here):
+        def sample(self, requests, params):
+            for samples in super().sample(requests, params):
+                if samples[0].sample_index != 3:
+                    yield samples
+
+    with pytest.raises(RuntimeError, match="2 responses did not arrive"):
+        collect(SpreadEngine(lambda slot: Sparse(), 2, engine().tokenizer))

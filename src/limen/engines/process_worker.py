@@ -5,6 +5,7 @@ The first message it reads is the run's settings; it answers with what its engin
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import sys
 import time
@@ -53,6 +54,11 @@ def answer(engine: Engine, message: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def main() -> None:
     """Serve until the other side closes the socket, or is gone."""
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        _serve()
+
+
+def _serve() -> None:
     from limen.sampling.engine import local_engine
 
     with socket.socket(fileno=int(sys.argv[1])) as link, link.makefile("rwb") as file:
@@ -66,9 +72,9 @@ def main() -> None:
         for message in messages:
             try:
                 for reply in answer(engine, message):
-                    wire.send(file, reply)
+                    wire.send(file, {**reply, "number": message["number"]})
             except LimenError as error:
-                wire.send(file, {"error": str(error)})
+                wire.send(file, {"error": str(error), "number": message["number"]})
 
 
 if __name__ == "__main__":

@@ -38,6 +38,7 @@ class ProcessWorker:
         self._file = ours.makefile("rwb")
         self._messages = wire.receive(self._file)
         self._about: About | None = None
+        self._number = 0
         self._say({"settings": settings.model_dump(mode="json")})
 
     def about(self) -> About:
@@ -47,15 +48,15 @@ class ProcessWorker:
 
     def sample(self, requests: list[SampleRequest], params: SamplingParams) -> Iterator[list[Sample]]:
         self.about()
-        self._say({"do": "sample", "requests": wire.requests_to(requests), "params": wire.params_to(params)})
-        while "samples" in (reply := self._hear()):
+        self._ask({"do": "sample", "requests": wire.requests_to(requests), "params": wire.params_to(params)})
+        while "samples" in (reply := self._answer()):
             yield wire.samples_from(reply["samples"])
 
     def score(self, requests: list[ScoreRequest]) -> list[NDArray[np.float32]]:
         self.about()
-        self._say({"do": "score", "requests": wire.pairs_to(requests)})
-        scores = wire.scores_from(self._hear()["scores"])
-        self._hear()
+        self._ask({"do": "score", "requests": wire.pairs_to(requests)})
+        scores = wire.scores_from(self._answer()["scores"])
+        self._answer()
         return scores
 
     def close(self) -> None:
@@ -67,6 +68,19 @@ class ProcessWorker:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+
+    def _ask(self, message: dict[str, Any]) -> None:
+        self._number += 1
+        self._say({**message, "number": self._number})
+
+    def _answer(self) -> dict[str, Any]:
+        """The next reply to the last question; what is left of one that was given up is passed over."""
+        number = self._number
+        while (reply := self._hear()).get("number") != number:
+            pass
+        if "error" in reply:
+            raise ModelError(reply["error"])
+        return reply
 
     def _say(self, message: dict[str, Any]) -> None:
         try:
@@ -81,7 +95,7 @@ class ProcessWorker:
             message = None
         if message is None:
             raise self._died()
-        if "error" in message:
+        if "error" in message and "number" not in message:
             raise ModelError(message["error"])
         return message
 

@@ -87,6 +87,7 @@ class SpreadEngine:
         self.tokenizer = tokenizer
         self._open, self._grow = open_worker, grow
         self._threads: list[threading.Thread] = []
+        self._locks: dict[int, threading.Lock] = {}
         self._workers: dict[int, Worker | None] = dict.fromkeys(range(count))
         first = self._workers[0] = open_worker(0)
         about = first.about()
@@ -117,6 +118,9 @@ class SpreadEngine:
                 if key not in done:
                     done.add(key)
                     yield sample
+        missing = sum(len(r.sample_indices) for r in remaining(requests, done))
+        if missing:
+            raise RuntimeError(f"workers reported all their work as done, but {missing} responses did not arrive")
 
     def score(self, requests: Sequence[ScoreRequest]) -> list[NDArray[np.float32]]:
         """Per-token log-probabilities, in the order of the requests."""
@@ -159,6 +163,10 @@ class SpreadEngine:
         def serve(slot: int) -> None:
             chunk: _Chunk | None = None
             ended = False
+            # One that still waits for an answer which nobody wants any more lets go of the worker when it comes.
+            while not self._locks[slot].acquire(timeout=0.2):
+                if stop.is_set():
+                    return
             try:
                 # Opened before it is given anything: one that a cluster has no place for yet must not hold up work.
                 worker = self._workers[slot] = self._workers[slot] or self._open(slot)
@@ -184,11 +192,13 @@ class SpreadEngine:
                 ended = True
                 events.put(("error", error))
             finally:
+                self._locks[slot].release()
                 if not ended:  # a bug must reach the caller, whatever it is
                     events.put(("error", RuntimeError(f"the thread of worker {slot} failed; its traceback is above")))
 
         def start(slot: int) -> None:
             self._workers.setdefault(slot, None)
+            self._locks.setdefault(slot, threading.Lock())
             thread = threading.Thread(target=serve, args=(slot,), name=f"limen-worker-{slot}", daemon=True)
             self._threads = [t for t in self._threads if t.is_alive()] + [thread]
             thread.start()
