@@ -12,8 +12,10 @@ from limen.engines.draw import draw, uniforms
 from limen.engines.fast_path import FastPath
 from limen.engines.hf import TransformersEngine
 from limen.engines.protocol import SampleRequest
+from limen.engines.runner import Runner
 from limen.engines.slot_decoding import SlotDecoding, length_bucket, rows_bucket, steps_between
 from limen.engines.slot_draw import draw_static, invert_blocks, uniforms_on
+from limen.engines.slots import slot_attention
 from limen.engines.stepper import Stepper
 from limen.errors import ModelError
 from limen.types import Prompt, SamplingParams, derive_seed
@@ -241,3 +243,22 @@ def test_few_prefills_for_many_samples(monkeypatch):
     assert sum(count) - 2 <= 4
     assert fast_path.LEAST_ROWS == 8
     assert SlotDecoding
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2", "gpt2"])
+@pytest.mark.parametrize(
+    "params", [PLAIN, SamplingParams(0.7, 0.9, 0, 9), SamplingParams(1.0, 0.9, 5, 9), SamplingParams(temperature=0)]
+)
+def test_a_step_asks_nothing_of_the_host(family, params):
+    """On tensors without data every look at a value raises: so would a CUDA graph's capture."""
+    model = random_model(family).model.to("meta")
+    stepper = Stepper(Runner(model), params, 16, 64, 4, want_logprobs=True, graphs=False)
+    config = model.config
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    size = config.hidden_size // config.num_attention_heads
+    with torch.inference_mode(), slot_attention(model):
+        for layer in stepper.cache.layers:
+            layer.lazy_initialization(*[torch.empty(1, heads, 1, size, device="meta")] * 2)
+        stepper._step(16, 64)
+    with pytest.raises((RuntimeError, NotImplementedError)):
+        bool(stepper.bad_B.any())

@@ -151,3 +151,13 @@ def test_without_vllm_the_extra_is_named(monkeypatch):
         open_vllm(SampleSettings.make(**settings, device="cuda:1"))
     with pytest.raises(ConfigError, match="visible"):
         open_vllm(SampleSettings.make(**settings, gpus=9))
+
+
+def test_the_draw_does_not_wait_for_the_gpu(subject):
+    """Without data every look at a value raises; vLLM schedules ahead, and a look would hold it up."""
+    from limen.engines.vllm_draw import SeededDraw
+
+    processor = SeededDraw(None, torch.device("meta"), False)
+    params = [fake_vllm.SamplingParams(extra_args={"limen": [s, 0.7, 1.0, s % 2 * 5]}) for s in range(6)]
+    processor.update_state(([], [(i, p, (), []) for i, p in enumerate(params)], []))
+    assert processor.apply(torch.empty(6, 500, device="meta")).shape == (6, 500)
