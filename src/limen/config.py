@@ -55,7 +55,7 @@ class SampleSettings(Settings):
     decoding: Literal["auto", "plain", "slots", "graphs", "compile"] = Field(
         "auto", description="how transformers decodes: by CUDA graphs where it can, or in the plain way"
     )
-    gpus: int | None = Field(None, ge=1, description="GPUs that vllm uses, one process each; all otherwise")
+    gpus: int | None = Field(None, ge=1, description="GPUs, a process each; otherwise all for vllm, or one")
     ray: bool = Field(False, description="spread the engine over a Ray cluster")
     ray_address: str | None = Field(None, description="address of the cluster; a local one is started otherwise")
     workers: int | None = Field(None, ge=1, description="workers of the Ray cluster; one per GPU or core otherwise")
@@ -103,8 +103,8 @@ class SampleSettings(Settings):
             raise ValueError("engine http needs the address of a server: url, such as http://localhost:8000/v1")
         if self.engine != "http" and self.url:
             raise ValueError(f"url is for engine http, but the engine is {self.engine}")
-        if self.gpus is not None and (self.engine != "vllm" or self.ray):
-            raise ValueError("gpus is for engine vllm without Ray (with Ray: workers)")
+        if self.gpus is not None and (self.engine == "http" or self.ray):
+            raise ValueError("gpus is for the engines transformers and vllm without Ray (with Ray: workers)")
         if (self.ray_address or self.workers) and not self.ray:
             raise ValueError("ray_address and workers are for a run over Ray: set ray (--ray)")
         if self.ray and self.engine == "http":

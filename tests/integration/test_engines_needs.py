@@ -95,10 +95,18 @@ def test_every_engine_declares_all():
     assert TransformersEngine(random_model()).capabilities == Capabilities(True, True, True, True, True, True)
 
 
+def test_more_gpus_than_there_are(monkeypatch):
+    from limen.sampling.engine import local_engine
+
+    for name in ("transformers", "vllm"):
+        with pytest.raises(ConfigError, match="gpus is 64, but"):
+            local_engine(SampleSettings.make(model="tiny", problems="p", engine=name, gpus=64))
+
+
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"gpus": 2}, "gpus is for engine vllm"),
+        ({"gpus": 2, "engine": "http", "url": ("http://x/v1",)}, "gpus is for the engines"),
         ({"workers": 2}, "set ray"),
         ({"ray": True, "share": True}, "leave share out"),
         ({"ray": True, "engine": "http", "url": ("http://x/v1",)}, "needs no Ray"),

@@ -56,7 +56,9 @@ def sample(
     decoding: Annotated[
         str, typer.Option(rich_help_panel=_RUN, help="transformers: auto, plain, slots, graphs, compile.")
     ] = "auto",
-    gpus: Annotated[int | None, typer.Option(rich_help_panel=_RUN, help="GPUs that vllm uses; all otherwise.")] = None,
+    gpus: Annotated[
+        int | None, typer.Option(rich_help_panel=_RUN, help="GPUs; otherwise all for vllm, or one.")
+    ] = None,
     ray: Annotated[
         bool, typer.Option("--ray", rich_help_panel=_RUN, help="Spread the work over a Ray cluster.")
     ] = False,

@@ -17,7 +17,7 @@ from limen.config import SampleSettings
 from limen.engines import wire
 from limen.engines.protocol import Sample, SampleRequest, ScoreRequest
 from limen.engines.spread import About, SpreadEngine, WorkerDied
-from limen.errors import ModelError
+from limen.errors import ConfigError, ModelError
 from limen.types import SamplingParams
 
 
@@ -105,9 +105,14 @@ class ProcessWorker:
 
 
 def spread_over_gpus(settings: SampleSettings, count: int) -> SpreadEngine:
-    """One engine in a process for each of the first `count` visible GPUs."""
+    """An engine in a process for each of the first `count` visible GPUs. `ConfigError` for more than there are."""
+    import torch
+
     from limen.models import load_tokenizer
 
+    seen = torch.cuda.device_count()
+    if count > seen:
+        raise ConfigError(f"gpus is {count}, but {seen} are visible: give at most as many")
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     gpus = visible.split(",") if visible else [str(i) for i in range(count)]
     one = settings.model_copy(update={"gpus": 1})

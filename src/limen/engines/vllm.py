@@ -266,17 +266,12 @@ def open_vllm(settings: SampleSettings) -> Engine:
     """vLLM on the visible GPUs: in this process on one, in a process for each on several."""
     import torch
 
-    if settings.device not in (None, "cuda", "cpu"):
-        raise ConfigError(f"device '{settings.device}' with engine vllm: choose GPUs by CUDA_VISIBLE_DEVICES and gpus")
-    seen = torch.cuda.device_count()
-    count = settings.gpus or max(1, seen)
-    if count > max(1, seen):
-        raise ConfigError(f"gpus is {count}, but {seen} are visible: give at most as many")
-    if count == 1:
-        return load_from(settings)
     from limen.engines.processes import spread_over_gpus
 
-    return spread_over_gpus(settings, count)
+    if settings.device not in (None, "cuda", "cpu"):
+        raise ConfigError(f"device '{settings.device}' with engine vllm: choose GPUs by CUDA_VISIBLE_DEVICES and gpus")
+    count = settings.gpus or max(1, torch.cuda.device_count())
+    return load_from(settings) if count == 1 else spread_over_gpus(settings, count)
 
 
 def load_from(settings: SampleSettings) -> VLLMEngine:

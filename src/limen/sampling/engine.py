@@ -58,6 +58,10 @@ def local_engine(settings: SampleSettings) -> Engine:
             settings.concurrency,
             timeout=settings.timeout,
         )
+    if settings.gpus is not None and settings.gpus > 1:
+        from limen.engines.processes import spread_over_gpus
+
+        return spread_over_gpus(settings, settings.gpus)
     from limen.engines.hf import TransformersEngine
     from limen.models import load_model
 
