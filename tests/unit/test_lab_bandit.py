@@ -134,3 +134,22 @@ def test_the_command_writes_what_it_says(tmp_path):
     html = (tmp_path / "bandit.html").read_text()
     assert "http" not in html.replace("http://www.w3.org/2000/svg", "").replace("http-equiv", "")
     assert len(html) < 100_000
+
+
+def test_kernel_between_contexts_is_the_inner_product_of_autograds_gradients():
+    import torch
+
+    from limen.lab.bandit_contexts import kernel_row, separate, step_change
+
+    rng = np.random.default_rng(3)
+    X, W = rng.standard_normal((4, 5)), rng.standard_normal((5, 50))
+    weights = torch.from_numpy(W).requires_grad_()
+    log_pi = torch.log_softmax(torch.from_numpy(X) @ weights, -1)
+    (own,) = torch.autograd.grad(log_pi[1, 7], weights, retain_graph=True)
+    got = kernel_row(X, softmax(X @ W), 1, 7)
+    for context, action in ((1, 7), (0, 7), (3, 20)):
+        (other,) = torch.autograd.grad(log_pi[context, action], weights, retain_graph=True)
+        assert got[context, action] == pytest.approx(float((own * other).sum()), rel=1e-10)
+    change = step_change(X, W, 1, 7, 1e-6)
+    assert change == pytest.approx(1e-6 * got, abs=1e-10)
+    assert separate(3)["verdict"] == "agrees"

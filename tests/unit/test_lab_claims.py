@@ -13,6 +13,7 @@ from limen.lab import claims_other as other
 from limen.lab import claims_policies as policies
 from limen.lab.claims import RULES, check_rules, claims_page, judge_all, sections
 from limen.lab.evidence import Evidence, command_of, digest, load, write_digest
+from limen.lab.evidence_answers import modal_shares
 from limen.lab.gallery_families import classify
 
 N, EACH = 64, 30
@@ -288,3 +289,29 @@ def test_a_claim_that_is_the_sum_of_others():
     rows = {r.id: r for r in judge_all(both)}
     assert rows["RBP-F7b"].found.verdict == rows["RBP-S5-RKL"].found.verdict == "agrees"
     assert rows["RBP-A4"].found.verdict == "agrees"
+
+
+def test_share_of_the_bases_modal_answer_by_hand():
+    """p: the mode of the even samples is 7 (right), its share among the odd ones 1/2, and 3/4 after training. q: the
+    mode is 5 (wrong), 1/2 before and 0 after."""
+    base = {
+        "p": [(0, "7", True), (1, "7", True), (2, "7", True), (3, "9", False)],
+        "q": [(0, "5", False), (1, "5", False), (2, "5", False), (3, "8", True)],
+    }
+    after = {"p": [(i, a, a == "7") for i, a in enumerate("7779")], "q": [(i, "8", True) for i in range(4)]}
+    got = modal_shares(base, after)
+    assert (got["right"]["base"], got["right"]["trained"], got["right"]["change"][0]) == (0.5, 0.75, 0.25)
+    assert (got["wrong"]["base"], got["wrong"]["trained"], got["wrong"]["change"][0]) == (0.5, 0.0, -0.5)
+
+
+def modal(right, wrong):
+    def x(change):
+        return {"problems": 9, "base": 0.4, "trained": 0.4 + change, "change": [change, change - 0.1, change + 0.1]}
+
+    return {f"seed-{s}/grpo": {"right": x(right), "wrong": x(wrong)} for s in range(3)}
+
+
+def test_collapse_onto_the_mode():
+    assert policies.collapses_on_mode(study({"grpo": GRPO}, modal=modal(0.3, 0.2))).verdict == "agrees"
+    assert policies.collapses_on_mode(study({"grpo": GRPO}, modal=modal(0.3, -0.2))).verdict == "undetermined"
+    assert policies.collapses_on_mode(study({"grpo": GRPO}, modal=modal(-0.3, -0.2))).verdict == "opposite"

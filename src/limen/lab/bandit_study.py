@@ -32,6 +32,7 @@ from limen.lab.bandit import (
     softmax,
     step_with_autograd,
 )
+from limen.lab.bandit_contexts import bound, separate
 
 BOUND, MOST = 1e-10, 0.95
 SMALL_STEP = 1e-3
@@ -90,7 +91,8 @@ def claims(seeds: int = 500, norm2: float = X_NORM2) -> dict[str, dict[str, Any]
         "RBP-F9-5": _f9_5,
         "RBP-S5-0": _no_signal,
     }
-    return {name: make(starts) for name, make in makers.items()}
+    found = {name: make(starts) for name, make in makers.items()}
+    return {**found, "RBP-E4": bound(seeds), "RBP-S4-0": separate(seeds)}
 
 
 def spread_table(seeds: int = 500, spreads: tuple[float, ...] = (0.0, 0.1, 0.3, 1.0)) -> list[dict[str, Any]]:

@@ -24,8 +24,8 @@ from limen.lab import claims_policies as policies
 from limen.lab.claims_rules import NOT_RUN, OUT_OF_REACH, SHORT, VERDICTS, Rule, Verdict, together
 from limen.lab.evidence import MAKERS, Evidence, command_of
 
-BANDIT = ("RBP-E8", "RBP-F5L", "RBP-F5M", "RBP-F5R", "RBP-S5-0", "RBP-LD.1", "RBP-E33", "RBP-D-1", "RBP-D-2",
-          "RBP-D-3", "RBP-F9-1", "RBP-F9-2", "RBP-F9-3", "RBP-F9-4", "RBP-F9-5")  # fmt: skip
+BANDIT = ("RBP-E4", "RBP-S4-0", "RBP-E8", "RBP-F5L", "RBP-F5M", "RBP-F5R", "RBP-S5-0", "RBP-LD.1", "RBP-E33",
+          "RBP-D-1", "RBP-D-2", "RBP-D-3", "RBP-F9-1", "RBP-F9-2", "RBP-F9-3", "RBP-F9-4", "RBP-F9-5")  # fmt: skip
 MODES = {"RBP-F6L": "F6L", "RBP-F6R": "F6R", "RBP-S5-MIN": "S5-MIN", "RBP-F15a": "F15a", "RBP-F15b": "F15b",
          "RBP-I-h": "I-h"}  # fmt: skip
 
@@ -51,6 +51,7 @@ RULES: dict[str, Rule] = {
     "RBP-F4M+": dynamics.perplexity("correct"),
     "RBP-F4R": dynamics.perplexity("movers"),
     "RBP-F14": dynamics.perplexity("own", "base", "movers", "every"),
+    "RBP-S5-COL": policies.collapses_on_mode,
     "RBP-F7a": dynamics.trend("clip violations stay stable"),
     "RBP-F7b": dynamics.trend("clip violations grow on the probe set"),
     "RBP-F8a": dynamics.trend("lower training reward", versus=True),

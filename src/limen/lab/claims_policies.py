@@ -265,6 +265,24 @@ def parts_of_self(e: Evidence) -> Verdict | None:
     return Verdict(REPORTED, size)
 
 
+def collapses_on_mode(e: Evidence) -> Verdict | None:
+    """RBP-S5-COL: the share of samples with the base's modal answer rises, where it is right and where it is not."""
+    rows = {k: v for k, v in e.doc.get("modal", {}).items() if k.rpartition("/")[2] == "grpo"}
+    if not rows:
+        return None
+    parts = []
+    size = []
+    for kind in ("right", "wrong"):
+        found = [x[kind] for x in rows.values() if kind in x]
+        ends = [[np.nan if v is None else float(v) for v in x["change"]] for x in found]
+        sides = [signed((a, b, c), 1) for a, b, c in ends]
+        parts.append(sides[0] if len(set(sides)) == 1 else UNDETERMINED)
+        means = [float(np.mean([x[k] for x in found])) for k in ("base", "trained")]
+        changes = ", ".join(f"{x['change'][0]:+.3f}" for x in found)
+        size.append(f"mode {kind} ({found[0]['problems']} problems): {means[0]:.3f} → {means[1]:.3f} ({changes})")
+    return guarded(e.finals("grpo"), together(*parts), "; ".join(size))
+
+
 def unstable(e: Evidence) -> Verdict | None:
     """RBP-F12: W-REINFORCE's training accuracy peaks and then falls while GRPO's does not, at the same step size.
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from limen.errors import DataError
+from limen.lab.evidence_answers import modal_digest
 from limen.lab.evidence_training import training_digest
 from limen.measure import CountTable
 from limen.store.writer import write_json
@@ -135,9 +136,15 @@ def digest(kind: str, doc: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     out: dict[str, Any] = {"digest": kind, **keep}
     if kind == "demo":
         out |= _demo_counts(doc, folder)
+        places = {f"base-{r['base_seed']}-seed-{r['seed']}" for r in doc["runs"]}
+        pairs = {f"{p}/{m}": (folder / p / "base", folder / p / m) for p in sorted(places) for m in ("grpo", "self")}
+        out["modal"] = modal_digest(pairs)
     elif kind == "methods":
         out |= _method_counts(doc)
         out["base_extra"] = doc.get("base", {})
+        seeds = sorted({int(r["seed"]) for rows in doc["methods"].values() for r in rows})
+        names = [f"seed-{s}/{m}" for s in seeds for m in doc["methods"]]
+        out["modal"] = modal_digest({n: (folder / "base", folder / n) for n in names})
     elif kind == "dynamics":
         out |= _series_counts(folder)
     elif kind in ("offline", "kl", "widths"):
