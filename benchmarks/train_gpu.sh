@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # SmolLM2-135M with GRPO and SELF from the presets, sampled by transformers and by vLLM colocated: seconds per step.
 #   bash benchmarks/train_gpu.sh OUT [STEPS]      (one GPU; vLLM only where it is installed)
+# LIMEN_ALGORITHMS and LIMEN_ENGINES name fewer runs; what is in OUT already is kept and shown with them.
 set -euo pipefail
 out=${1:?folder for the runs}
 steps=${2:-50}
 engines=(transformers)
 python -c "import vllm" 2>/dev/null && engines+=(vllm)
-for algorithm in grpo self; do
-  for engine in "${engines[@]}"; do
+for algorithm in ${LIMEN_ALGORITHMS:-grpo self}; do
+  for engine in ${LIMEN_ENGINES:-${engines[@]}}; do
     extra=()
     [ "$engine" = vllm ] && extra=(--set "vllm={mode: colocate, gpu_memory: 0.3}")
     python -m limen train "presets/smollm2-$algorithm.yaml" --out "$out/$algorithm-$engine" \
