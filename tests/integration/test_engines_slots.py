@@ -155,6 +155,12 @@ def test_other_models_give_way(family):
     assert len(list(TransformersEngine(model).sample(asks(2), PLAIN))) == 2 * len(PROMPTS)
 
 
+def test_a_model_that_processes_share_gives_way(monkeypatch):
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    with pytest.raises(ModelError, match="several processes share the model"):
+        TransformersEngine(random_model(), decoding="slots")
+
+
 def auto(model):
     """The engine as it would be on a GPU: the path is taken by itself, here without graphs."""
     engine = TransformersEngine(model, batch_size=8, decoding="slots")

@@ -87,6 +87,8 @@ class SlotCache(Cache):  # type: ignore[misc, unused-ignore]
 def why_not(runner: Runner) -> str | None:
     """Why this model cannot be decoded in slots; None where nothing speaks against it (its first step is checked)."""
     layers = getattr(new_cache(runner.model), "layers", [])
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return "several processes share the model, and a step may have to wait for the others"
     if runner.recurrent or not runner.can_pad:
         return "it keeps a running state, or takes no position ids"
     if not layers or not all(type(layer) is GrowingLayer for layer in layers):
