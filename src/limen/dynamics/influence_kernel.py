@@ -134,7 +134,7 @@ def products(a_NR: Tensor, b_MR: Tensor) -> Tensor:
 
 def norms(rows_NR: Tensor) -> Tensor:
     """Norms (N,), float64 on the CPU, summed in float64."""
-    return torch.linalg.vector_norm(rows_NR, dim=1, dtype=torch.float64).cpu()
+    return torch.stack([torch.linalg.vector_norm(row_R, dtype=torch.float64) for row_R in rows_NR]).cpu()
 
 
 def _feature(rows_BD: Tensor, root_D: Tensor | None, project: CountSketch | None) -> Tensor:
