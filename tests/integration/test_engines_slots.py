@@ -1,5 +1,6 @@
 """Decoding in slots: the same rollouts as the plain path, refilled and moved slots included; and how it gives way."""
 
+import contextlib
 import logging
 
 import numpy as np
@@ -268,3 +269,49 @@ def test_a_step_asks_nothing_of_the_host(family, params):
         stepper._step(16, 64)
     with pytest.raises((RuntimeError, NotImplementedError)):
         bool(stepper.bad_B.any())
+
+
+class Replayed:
+    """In the place of a CUDA graph: replaying runs the captured step again."""
+
+    step, last, captures = Stepper._step, None, 0
+
+    def replay(self):
+        stepper, rows, length = self.captured
+        Replayed.step(stepper, rows, length)
+
+
+class Stream:
+    def wait_stream(self, other):
+        pass
+
+
+@contextlib.contextmanager
+def captured(graph, pool=None):
+    Replayed.captures += 1
+    yield
+    graph.captured = Replayed.last
+
+
+def test_capturing_leaves_no_trace(monkeypatch):
+    """Warming up and capturing run the step on live slots: what they draw must not enter any response."""
+
+    def step(self, rows, length):
+        Replayed.last = (self, rows, length)
+        Replayed.step(self, rows, length)
+
+    monkeypatch.setattr(Stepper, "_step", step)
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
+    monkeypatch.setattr(torch.cuda, "Stream", Stream)
+    monkeypatch.setattr(torch.cuda, "current_stream", Stream)
+    monkeypatch.setattr(torch.cuda, "stream", lambda s: contextlib.nullcontext())
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Replayed)
+    monkeypatch.setattr(torch.cuda, "graph", captured)
+    params = SamplingParams(max_tokens=50)
+    plain = by_key(TransformersEngine(random_model(), decoding="plain").sample(asks(9), params))
+    engine = TransformersEngine(random_model(), batch_size=16, decoding="slots")
+    engine.fast.graphs = True
+    for _ in range(2):
+        ours = by_key(engine.sample(asks(9), params))
+        assert {k: s.token_ids for k, s in ours.items()} == {k: s.token_ids for k, s in plain.items()}
+    assert Replayed.captures == len(engine.fast._stepper._graphs) >= 2
