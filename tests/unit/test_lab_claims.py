@@ -315,3 +315,13 @@ def test_collapse_onto_the_mode():
     assert policies.collapses_on_mode(study({"grpo": GRPO}, modal=modal(0.3, 0.2))).verdict == "agrees"
     assert policies.collapses_on_mode(study({"grpo": GRPO}, modal=modal(0.3, -0.2))).verdict == "undetermined"
     assert policies.collapses_on_mode(study({"grpo": GRPO}, modal=modal(-0.3, -0.2))).verdict == "opposite"
+
+
+def test_errors_that_are_learned():
+    """From 0.2 x 0.5 = 0.1 to 0.9 - 0.4 = 0.5 of all samples."""
+    row = {**pattern("false_positive", "contains", "collapse", 0.2), "R0": 0.5, "R": 0.4, "reward_said": 0.9}
+    e = Evidence("noise", {"patterns": {"fp": row}}, Path("x"))
+    assert other.errors_are_learned(e).verdict == "agrees"
+    assert "0.100 → 0.500" in other.errors_are_learned(e).size
+    row["reward_said"] = 0.5
+    assert other.errors_are_learned(e).verdict == "opposite"

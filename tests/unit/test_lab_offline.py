@@ -4,8 +4,8 @@ import pytest
 from test_lab_claims import BASE, GRPO, SELF, N, line, study
 
 from limen.errors import ConfigError
-from limen.lab.claims_offline import crosses, on_policy_concentrates
-from limen.lab.offline import checkpoints, correct_samples
+from limen.lab.claims_offline import crosses, greedy_marks, on_policy_concentrates
+from limen.lab.offline import checkpoints, correct_samples, separation
 from limen.lab.policies import Study
 
 
@@ -62,3 +62,30 @@ def test_crossing_curves():
     assert "they cross at k" in found.size
     never = study({"sft": [(100, BASE)], "dapo": SELF}, "offline")
     assert crosses(never).verdict == "undetermined"
+
+
+def test_separation_by_hand():
+    """Rates of the kept 0.1, 0.2, 0.6 and of the dropped 0.5, 0.9: 5 of 6 pairs in order."""
+    import numpy as np
+
+    got = separation(np.array([0.1, 0.5, 0.2, 0.9, 0.6]), np.array([False, True, False, True, False]))
+    assert got["auc"] == pytest.approx(5 / 6)
+    assert (got["kept"], got["dropped"]) == (3, 2)
+    assert got["quartiles"]["kept"][1] == 0.2
+    assert separation(np.array([0.5]), np.array([True]))["auc"] is None
+
+
+def test_greedy_failures_mark_hard_problems():
+    rows = [
+        {
+            "policy": "base",
+            "auc": 0.9,
+            "kept": 3,
+            "dropped": 2,
+            "quartiles": {"kept": [0, 0.1, 0.2], "dropped": [0.5, 0.6, 1]},
+        }
+    ]
+    e = study({"grpo": GRPO}, "offline", greedy=rows)
+    assert greedy_marks(e).verdict == "agrees"
+    rows.append({**rows[0], "auc": 0.7})
+    assert greedy_marks(e).verdict == "undetermined"

@@ -36,6 +36,7 @@ RULES: dict[str, Rule] = {
     **{row: other.modes(rule) for row, rule in MODES.items()},
     "RBP-A1": policies.paradox,
     "RBP-A2": offline.on_policy_concentrates,
+    "RBP-S6-P": offline.greedy_marks,
     "RBP-A3": dynamics.efficient,
     "RBP-F1": dynamics.coverage_over_steps,
     "RBP-P3.1": dynamics.first_order,
@@ -93,6 +94,7 @@ RULES: dict[str, Rule] = {
     "DPC-3": other.positives_range,
     "DPC-4": other.pattern_decides,
     "DPC-5": other.not_foretold,
+    "DPC-6": other.errors_are_learned,
 }
 
 

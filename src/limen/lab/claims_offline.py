@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from limen.lab.claims_rules import AGREES, UNDETERMINED, Verdict, between, guarded, n_max, said, signed, values
+from limen.lab.claims_rules import (
+    AGREES,
+    OPPOSITE,
+    UNDETERMINED,
+    Verdict,
+    between,
+    guarded,
+    n_max,
+    said,
+    signed,
+    values,
+)
 from limen.lab.evidence import Evidence
 
 
@@ -20,6 +31,22 @@ def on_policy_concentrates(e: Evidence) -> Verdict | None:
     last, first = between(grpo, steps[step], k), between(grpo, steps[step], 1)
     size = f"SFT at step {step} − GRPO at its end: pass@1 {said(first)}, pass@{k} {said(last)}"
     return guarded(grpo, signed(last, 1), size)
+
+
+def greedy_marks(e: Evidence) -> Verdict | None:
+    """RBP-S6-P: a wrong greedy answer marks a low success rate (AUC above 0.8 for every policy looked at)."""
+    rows = [r for r in e.doc.get("greedy") or () if r["auc"] is not None]
+    if not rows:
+        return None
+    low, high = min(r["auc"] for r in rows), max(r["auc"] for r in rows)
+    verdict = AGREES if low > 0.8 else OPPOSITE if high <= 0.5 else UNDETERMINED
+    size = "; ".join(
+        f"{r['policy']}: AUC {r['auc']:.3f}, {r['kept']} kept with median rate {r['quartiles']['kept'][1]:.3f}, upper "
+        f"quartile {r['quartiles']['kept'][2]:.3f}, {r['dropped']} dropped with lower quartile "
+        f"{r['quartiles']['dropped'][0]:.3f}"
+        for r in rows
+    )
+    return Verdict(verdict, size)
 
 
 def crosses(e: Evidence) -> Verdict | None:

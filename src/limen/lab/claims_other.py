@@ -133,3 +133,17 @@ def not_foretold(e: Evidence) -> Verdict | None:
     commonest = max(map(classes.count, classes))
     verdict = AGREES if right <= commonest else UNDETERMINED
     return Verdict(verdict, f"nearest rate right in {right} of {len(rows)}, the commonest class in {commonest}")
+
+
+def errors_are_learned(e: Evidence) -> Verdict | None:
+    """DPC-6: under systematic false positives the share of samples that are wrong and called right rises.
+
+    Start: the pattern's rate on the base's wrong samples, times their share; end: reward as said minus true reward. It
+    rises where it gains more than 0.02. (Whether it is level under false negatives is not measured.)"""
+    rows = _positives(e)
+    if not rows:
+        return None
+    ends = {k: (r["false_positive_rate"] * (1 - r["R0"]), r["reward_said"] - r["R"]) for k, r in rows.items()}
+    hits = [b - a > 0.02 for a, b in ends.values()]
+    verdict = AGREES if all(hits) else OPPOSITE if not any(hits) else UNDETERMINED
+    return Verdict(verdict, "; ".join(f"{k} {a:.3f} → {b:.3f}" for k, (a, b) in ends.items()))

@@ -149,7 +149,7 @@ def digest(kind: str, doc: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         out |= _series_counts(folder)
     elif kind in ("offline", "kl", "widths"):
         out |= _listed_counts(doc)
-        out["parameters"] = doc.get("parameters", {})
+        out |= {k: doc[k] for k in ("parameters", "greedy") if k in doc}
     elif kind == "noise":
         out["patterns"] = doc["patterns"]
     else:

@@ -6,7 +6,9 @@ likelihood: as many updates, of as many responses, with the same optimizer as th
 fixed before training, so nothing that training does changes what it sees.
 
 Rules, fixed before the runs. RBP-A2: the checkpoint of SFT nearest in pass@1 to GRPO's end (seed means) has a higher
-pass@n_max, paired interval above 0. IL-T5: the curves of SFT and DAPO cross, at the last step, somewhere over k.
+pass@n_max, paired interval above 0. RBP-S6-P: the AUC of the success rate for problems whose greedy answer is right
+against the others is above 0.8, for the base and for GRPO's end in every seed. IL-T5: the curves of SFT and DAPO
+cross, at the last step, somewhere over k.
 """
 
 from __future__ import annotations
@@ -45,6 +47,12 @@ def prepare(study: Study) -> None:
     sample_policy(study, study.out / "base", study.base, "base")
     more: dict[str, Any] = {"problems": TRAIN, "limit": None, "logprobs": False}
     sample_policy(study, study.out / "offline-train", study.base, "base", STORED, **more)
+    greedy(study, study.out / "greedy-base", study.base, "base")
+
+
+def greedy(study: Study, out: Path, model: str, policy: str) -> None:
+    """The greedy response to each held-out problem: does it fail where the success rate is low (RBP §6)?"""
+    sample_policy(study, out, model, policy, 1, 0.0, logprobs=False)
 
 
 def run_one(study: Study, method: str, seed: int) -> None:
@@ -58,6 +66,7 @@ def run_one(study: Study, method: str, seed: int) -> None:
     elif method in ONLINE:
         trained = train_policy(study, method, seed, {"algorithm": METHODS[method]})
         sample_policy(study, out / method, str(trained / "model"), method, step=study.steps)
+        greedy(study, out / f"greedy-{method}", str(trained / "model"), method)
     else:
         raise ConfigError(f"unknown method '{method}': expected sft, {', '.join(ONLINE)}")
 
@@ -130,7 +139,10 @@ def run_offline(study: Study, seeds: Sequence[int], jobs: int = 1) -> str:
             run_one(study, method, seed)
     else:
         in_processes([["lab", "offline", *study.options(), "--only", m, "--seeds", str(s)] for m, s in todo], jobs)
-    doc = {"provenance": provenance(), "recipe": study.recipe, "steps": study.steps, "runs": measured(study, seeds)}
+    doc = {
+        "provenance": provenance(), "recipe": study.recipe, "steps": study.steps, "runs": measured(study, seeds),
+        "greedy": greedy_against_rates(study, seeds),
+    }  # fmt: skip
     write_json(study.out / "offline.json", doc)
     from limen.lab.evidence import read
 
@@ -157,9 +169,37 @@ def measured(study: Study, seeds: Sequence[int]) -> list[dict[str, Any]]:
     return rows
 
 
+def greedy_against_rates(study: Study, seeds: Sequence[int]) -> list[dict[str, Any]]:
+    """AUC of a policy's success rate for the problems whose greedy answer is wrong (kept by SELF) against the others,
+    and the quartiles of both; the base, and GRPO at its end."""
+    from limen.measure import counts_from_run
+
+    places = [("base", study.out / "base", study.out / "greedy-base")]
+    for s in seeds:
+        places.append((f"grpo, seed {s}", study.out / f"seed-{s}" / "grpo", study.out / f"seed-{s}" / "greedy-grpo"))
+    rows = []
+    for name, run, first in places:
+        table, one = counts_from_run(run), counts_from_run(first)
+        assert table.problem_ids == one.problem_ids
+        rows.append({"policy": name, **separation(table.c_P / table.n_P, one.c_P > 0)})
+    return rows
+
+
+def separation(rate_P: NDArray[np.float64], solved_P: NDArray[np.bool_]) -> dict[str, Any]:
+    """How well the success rate tells problems with a right greedy answer (dropped) from the others (kept)."""
+    from scipy.stats import mannwhitneyu
+
+    kept, dropped = rate_P[~solved_P], rate_P[solved_P]
+    if not len(kept) or not len(dropped):
+        return {"kept": len(kept), "dropped": len(dropped), "auc": None}
+    auc = float(mannwhitneyu(dropped, kept).statistic) / (len(kept) * len(dropped))
+    quartiles = {k: np.quantile(x, [0.25, 0.5, 0.75]).tolist() for k, x in (("kept", kept), ("dropped", dropped))}
+    return {"kept": len(kept), "dropped": len(dropped), "auc": auc, "quartiles": quartiles}
+
+
 def offline_page(study: Study, evidence: Any) -> str:
     """pass@k of each method and step (means over seeds), then the two rules."""
-    from limen.lab.claims_offline import crosses, on_policy_concentrates
+    from limen.lab.claims_offline import crosses, greedy_marks, on_policy_concentrates
     from limen.lab.claims_rules import n_max, tables, values
 
     runs = evidence.runs()
@@ -176,7 +216,7 @@ def offline_page(study: Study, evidence: Any) -> str:
             cells = [method, str(step), *(f"{values(own, k).mean():.3f}" for k in ks), *counts]
             lines.append("| " + " | ".join(cells) + " |")
     lines.append("")
-    for name, rule in (("RBP-A2", on_policy_concentrates), ("IL-T5", crosses)):
+    for name, rule in (("RBP-A2", on_policy_concentrates), ("IL-T5", crosses), ("RBP-S6-P", greedy_marks)):
         verdict = rule(evidence)
         lines.append(f"- {name}: " + ("not measured" if verdict is None else f"**{verdict.verdict}**; {verdict.size}"))
     return "\n".join(lines) + "\n"
