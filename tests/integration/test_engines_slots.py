@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import weakref
 
 import numpy as np
 import pytest
@@ -189,9 +190,12 @@ def test_a_failure_in_the_middle_gives_way(monkeypatch, caplog):
 
 
 def test_out_of_memory_takes_fewer_slots(monkeypatch):
-    before, seen = Stepper.draw, []
+    before, seen, alive = Stepper.draw, [], []
 
     def limited(self, rows, length, steps):
+        if not seen or seen[-1] != self.rows:
+            alive.append(weakref.ref(self))
+            assert [ref().rows for ref in alive if ref() is not None] == [self.rows], "the larger slots are kept"
         seen.append(self.rows)
         if self.rows > 8:
             raise torch.OutOfMemoryError("CUDA out of memory")

@@ -6,6 +6,7 @@ cannot be captured, a graph that does not fit) leaves the rest of the responses 
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections.abc import Generator, Sequence
 from typing import Literal
@@ -78,6 +79,7 @@ class FastPath:
             if error is None:
                 break
             self._stepper = None
+            gc.collect()  # slots refer to themselves; their memory is needed now
             if self.runner.device.type == "cuda":
                 torch.cuda.empty_cache()
             if isinstance(error, torch.OutOfMemoryError) and rows // 2 >= LEAST_ROWS:
@@ -108,7 +110,7 @@ class FastPath:
                 yield sample
             redo.extend(decoding.redo)
         except RuntimeError as error:
-            return error
+            return error.with_traceback(None)  # its frames would keep the slots' memory
         return None
 
     def _ready(self, requests: list[SampleRequest], params: SamplingParams, rows: int) -> Stepper | None:

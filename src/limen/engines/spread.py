@@ -27,7 +27,7 @@ from limen.types import SamplingParams
 log = logging.getLogger(__name__)
 
 CHUNKS_PER_WORKER = 4
-LEAST, MOST = 32, 4096
+LEAST, MOST = 32, 16_384
 """Samples of a chunk: few enough that all workers end together, enough to fill an engine's batch."""
 EVERY = 5.0
 """Seconds after which it is asked whether more workers could be had."""
