@@ -74,7 +74,8 @@ def influence(
         typer.echo(json.dumps(result, indent=1))
         return
     show(found, rows)
-    typer.echo(f"wrote {', '.join(str(f) for f in files)}")
+    names = dict.fromkeys("kernel-*.npz" if f.suffix == ".npz" else f.name for f in files)
+    typer.echo(f"wrote {', '.join(names)} into {out}")
 
 
 def run_options(path: Path, form: str = "both", other_model: bool = False) -> tuple[Options, Any]:

@@ -60,12 +60,12 @@ def show(found: Influence, rows: int, console: Console | None = None) -> None:
     table = _table(
         f"Which training problems lowered which solved ones (predicted, form {chain[0][1].form}, summed over steps "
         f"{', '.join(str(step) for step, *_ in chain)})",
-        "training problem", "solved problem", "Δ log π", "share", "by response", "verdict", "on response",
+        "training problem", "solved problem", "Δ log π", "share", "by response", "verdict",
     )  # fmt: skip
     for e in found.effects[:rows]:
         verdict = {True: "correct", False: "wrong", None: "unjudged"}[e.train_correct]
         table.add_row(Text(e.train_problem), Text(e.probe_problem), f"{e.effect:+.4f}", f"{e.share:.0%}",
-                      Text(e.train_key), verdict, Text(e.probe_key))  # fmt: skip
+                      Text(e.train_key), verdict)  # fmt: skip
     console.print(table)
     for step, prediction, *_ in chain:
         if not prediction.check.r2 >= HOLDS:
@@ -81,15 +81,15 @@ def show(found: Influence, rows: int, console: Console | None = None) -> None:
 def _steps(found: Influence) -> Table:
     table = _table(
         "One real step: predicted (K a) against measured Δ log π of the probe pairs",
-        "step", "form", "step size", "R²", "ranks", "slope", "rms Δ", "mean Δ", "holds up to", "breaks at", "K error",
+        "step", "form", "step size", "R²", "ranks", "slope", "rms Δ", "holds to", "breaks at", "K error",
     )  # fmt: skip
     for point in found.points:
         for form, p in point.predictions.items():
             error = float(p.kernel.error_NM.square().mean().sqrt() / p.kernel.k_NM.square().mean().sqrt())
+            c = p.check
             table.add_row(
-                str(point.place.step), form, f"{p.lr:.2g}", f"{p.check.r2:.4f}", f"{p.check.rank_correlation:.3f}",
-                f"{p.check.slope:.3f}",
-                f"{p.check.rms:.2g}", f"{p.check.mean_measured:+.2g}", f"{p.holds_up_to:.2g}", f"{p.breaks_at:.2g}",
+                str(point.place.step), form, f"{p.lr:.1e}", f"{c.r2:.3f}", f"{c.rank_correlation:.2f}",
+                f"{c.slope:.2f}", f"{c.rms:.2g}", f"{p.holds_up_to:.1e}", f"{p.breaks_at:.1e}",
                 f"{error:.1%}" if p.kernel.width else "exact",
             )  # fmt: skip
     return table
