@@ -250,7 +250,7 @@ def _series_counts(folder: Path) -> dict[str, Any]:
     from limen.measure import compare, counts_from_run
 
     places = sorted(folder.glob("seed-*/*-step-*/run.json"))
-    if not (folder / "base" / "run.json").exists() or not places:
+    if not (folder / "base" / "verdicts").exists() or not places:  # a study of which only the page was kept
         return {"bases": {}, "runs": [], "tasks": []}
     base, bases, runs, tasks = counts_from_run(folder / "base"), {}, [], []
     for file in places:
