@@ -78,6 +78,17 @@ def test_a_server_is_looked_at_first(tmp_path):
         score_run(run.path, exact.ExactEngine(policy), "s", progress=False)
 
 
+def test_engines_that_draw_alike_go_on_with_each_other_s_run(tmp_path):
+    policy = exact.ResponsesPolicy({"q=": {"a": 0.5, "b": 0.5}})
+    sample_run(settings(tmp_path), tmp_path / "run", exact.ExactEngine(policy), progress=False)
+    run = sample_run(
+        settings(tmp_path, n=5, engine="vllm"), tmp_path / "run", exact.ExactEngine(policy), progress=False
+    )
+    assert run.table("rollouts").num_rows == 5
+    with pytest.raises(ConfigError, match="engine: 'vllm' -> 'http'"):
+        sample_run(settings(tmp_path, n=9, engine="http", url=("http://x/v1",)), tmp_path / "run", progress=False)
+
+
 def test_scoring_needs_an_engine_that_scores(tmp_path):
     with pytest.raises(ModelError, match="scoring needs 'score'"):
         score_run(tmp_path, Lacking(), "s", progress=False)

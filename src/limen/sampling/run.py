@@ -21,6 +21,10 @@ from limen.store.mirror import Mirror, mirrored
 from limen.types import Problem, Prompt
 from limen.verify import VerifierPool
 
+SAME_DRAW = {"transformers", "vllm"}
+"""Engines that draw the same response from the same seed, so that one may go on with the other's run (every rollout
+says which drew it)."""
+
 
 def sample_run(settings: SampleSettings, out: str | Path, engine: Engine | None = None, progress: bool = True) -> Run:
     """Draw `settings.n` samples of every problem into the run folder `out`, judge and store them.
@@ -68,6 +72,8 @@ def _open(settings: SampleSettings, out: Path, problems: Sequence[Problem], prom
     if run.info.get("kind") != "sample":
         raise StoreError(f"{out} is a run of kind '{run.info.get('kind')}', not of sampling: choose another folder")
     stored = {**SampleSettings.model_construct(model="", problems="").model_dump(mode="json"), **run.settings}
+    if {stored["engine"], wanted["engine"]} <= SAME_DRAW:
+        stored["engine"] = wanted["engine"]
     differ = differences(stored, wanted, EXTENT | SPEED)
     if differ and _unused(run):
         run.info.update(settings=wanted, status="running")
