@@ -8,6 +8,7 @@ import pytest
 
 from limen.errors import DataError
 from limen.lab import claims_arms as arms
+from limen.lab import claims_between as pairs
 from limen.lab import claims_dynamics as dynamics
 from limen.lab import claims_other as other
 from limen.lab import claims_policies as policies
@@ -180,9 +181,9 @@ def test_perplexities_by_hand():
     doc = {"digest": "between", "perplexity": {"all": {"rows": [start, end]}, "easy": {"rows": [start, end]}}}
     found = Evidence("between", doc, Path("x"))
     for parts in (("own",), ("base",), ("correct",), ("movers",), ("own", "base", "movers", "every")):
-        assert dynamics.perplexity(*parts)(found).verdict == "agrees"
+        assert pairs.perplexity(*parts)(found).verdict == "agrees"
     doc["perplexity"]["easy"]["rows"] = [end, start]
-    assert dynamics.perplexity("own", "every")(found).verdict == "opposite"
+    assert pairs.perplexity("own", "every")(found).verdict == "opposite"
 
 
 def pattern(kind, when, cls, rate, **more):
@@ -325,3 +326,65 @@ def test_errors_that_are_learned():
     assert "0.100 → 0.500" in other.errors_are_learned(e).size
     row["reward_said"] = 0.5
     assert other.errors_are_learned(e).verdict == "opposite"
+
+
+PAGE = """\
+GRPO and SELF on the tiny base, 100 steps of 64 prompts x 8 responses, 3 training seeds; 200 held-out
+problems, n = 64.
+
+| run | seed | step | pass@1 | pass@64 | E | S | chance | p |
+|---|---|---|---|---|---|---|---|---|
+| base | | 0 | 0.300 | 0.900 | | | | |
+| grpo-constant | 0 | 50 | 0.400 | 0.850 | 4 | 14 | 6.0 | 0.03 |
+| grpo-constant | 0 | 100 | 0.500 | 0.800 | 2 | 22 | 6.0 | 0.0001 |
+| grpo-constant | 1 | 50 | 0.410 | 0.860 | 4 | 12 | 6.0 | 0.08 |
+| grpo-constant | 1 | 100 | 0.510 | 0.810 | 2 | 20 | 6.0 | 0.0001 |
+| grpo-constant | 2 | 50 | 0.390 | 0.840 | 4 | 16 | 6.0 | 0.01 |
+| grpo-constant | 2 | 100 | 0.490 | 0.790 | 2 | 24 | 6.0 | 0.0001 |
+"""
+
+
+def test_a_page_stands_in_for_samples_that_were_left_elsewhere(tmp_path):
+    """(E − S)/M at the end is −0.1 in the mean; (E + S)/M = 0.12 gives the half-width 1.96 √((0.12 − 0.01)/200)."""
+    (tmp_path / "dynamics.md").write_text(PAGE, encoding="utf-8")
+    (tmp_path / "dynamics.json").write_text('{"trends": {}, "steps": 100, "provenance": {}}', encoding="utf-8")
+    e = load([tmp_path])["dynamics"][0]
+    found = dynamics.slips_below(e)
+    half = 1.96 * ((0.12 - 0.01) / 200) ** 0.5
+    assert found.verdict == "agrees"
+    assert f"pass@64 -0.100 [{-0.1 - half:+.3f}, {-0.1 + half:+.3f}]" in found.size
+    assert "pass@1 +0.200 [+0.175, +0.225]" in found.size, "over three seeds: 4.303 x 0.01 / √3"
+    assert "from step 50" in found.size
+    assert dynamics.nothing_gained(e).verdict == "agrees"
+
+
+def test_every_trend_that_a_rule_names_is_one_of_the_studys():
+    from limen.lab.trends import MILDER, TRENDS
+
+    said = {t.words for t in (*TRENDS, *MILDER)}
+    for row, words in {
+        "RBP-F2B": "‖Δ‖ grows", "RBP-F2C": "Δ⁺ falls", "RBP-F2D": "log π(y⁺) falls",
+        "RBP-F7a": "clip violations stay stable", "RBP-F7b": "clip violations grow on the probe set",
+        "RBP-F8a": "lower reward", "RBP-F8b": "higher token entropy", "RBP-F8c": "Δ⁺ higher",
+        "RBP-F8d": "‖Δ‖ smaller", "RBP-F8e": "fewer clip violations",
+    }.items():  # fmt: skip
+        match = min((w for w in said if w.startswith(words)), key=len)
+        versus = row.startswith("RBP-F8")
+        name = "self against grpo, constant" if versus else "grpo-constant"
+        line = {"trend": match, "verdict": "opposite", "mean": 0.0, "low": -1.0, "high": 1.0}
+        assert RULES[row](study({}, "dynamics", trends={name: [line]})).verdict == "opposite", row
+
+
+def test_first_order_by_hand():
+    """A residual of exactly (step)² on a change of exactly (step): slope 2."""
+    sweep = [
+        {"lr": lr, "rms": lr, "mean_measured": 0.0, "r2": 1 - lr**2, "correlation": 0.999}
+        for lr in (1e-4, 1e-3, 1e-2, 1e-1)
+    ]
+    e = Evidence("influence", {"points": [{"step": 0, "predictions": {"sgd": {"sweep": sweep}}}]}, Path("x"))
+    found = pairs.first_order(e)
+    assert found.verdict == "agrees"
+    assert "slope 2.00" in found.size
+    for c in sweep:
+        c["r2"] = 1 - c["lr"] ** 3
+    assert pairs.first_order(e).verdict == "undetermined"

@@ -17,6 +17,7 @@ import yaml
 
 from limen.errors import DataError
 from limen.lab import claims_arms as arms
+from limen.lab import claims_between as pairs
 from limen.lab import claims_dynamics as dynamics
 from limen.lab import claims_offline as offline
 from limen.lab import claims_other as other
@@ -39,23 +40,23 @@ RULES: dict[str, Rule] = {
     "RBP-S6-P": offline.greedy_marks,
     "RBP-A3": dynamics.efficient,
     "RBP-F1": dynamics.coverage_over_steps,
-    "RBP-P3.1": dynamics.first_order,
-    "RBP-C2b": dynamics.dependent,
+    "RBP-P3.1": pairs.first_order,
+    "RBP-C2b": pairs.dependent,
     "RBP-F2A": dynamics.slips_below,
     "RBP-F2B": dynamics.trend("‖Δ‖ grows"),
     "RBP-F2C": dynamics.trend("Δ⁺ falls"),
     "RBP-F2D": dynamics.trend("log π(y⁺) falls"),
-    "RBP-F3": dynamics.predicts,
+    "RBP-F3": pairs.predicts,
     "RBP-A.2": policies.covered,
-    "RBP-F4L": dynamics.perplexity("own"),
-    "RBP-F4M": dynamics.perplexity("base"),
-    "RBP-F4M+": dynamics.perplexity("correct"),
-    "RBP-F4R": dynamics.perplexity("movers"),
-    "RBP-F14": dynamics.perplexity("own", "base", "movers", "every"),
+    "RBP-F4L": pairs.perplexity("own"),
+    "RBP-F4M": pairs.perplexity("base"),
+    "RBP-F4M+": pairs.perplexity("correct"),
+    "RBP-F4R": pairs.perplexity("movers"),
+    "RBP-F14": pairs.perplexity("own", "base", "movers", "every"),
     "RBP-S5-COL": policies.collapses_on_mode,
     "RBP-F7a": dynamics.trend("clip violations stay stable"),
     "RBP-F7b": dynamics.trend("clip violations grow on the probe set"),
-    "RBP-F8a": dynamics.trend("lower training reward", versus=True),
+    "RBP-F8a": dynamics.trend("lower reward", versus=True),
     "RBP-F8b": dynamics.trend("higher token entropy", versus=True),
     "RBP-F8c": dynamics.trend("Δ⁺ higher", versus=True),
     "RBP-F8d": dynamics.trend("‖Δ‖ smaller", versus=True),
@@ -79,9 +80,9 @@ RULES: dict[str, Rule] = {
     "IL-F2 / T15–17": policies.by_class("preservation"),
     "IL-F3 / T18": policies.by_class("expansion"),
     "IL-F4 / T19": policies.by_class("shrinkage"),
-    "IL-T2a": dynamics.traces("shrinkage", 1),
-    "IL-T2b": dynamics.traces("expansion", -1),
-    "IL-T2c": dynamics.traces("neither", 0),
+    "IL-T2a": pairs.traces("shrinkage", 1),
+    "IL-T2b": pairs.traces("expansion", -1),
+    "IL-T2c": pairs.traces("neither", 0),
     "IL-T4a": dynamics.nothing_gained,
     "IL-T4b": dynamics.like_size,
     "IL-T5": offline.crosses,

@@ -1,9 +1,10 @@
-"""Claims about learning dynamics: from `limen lab dynamics`, `limen dynamics between` and `limen influence`."""
+"""Claims about learning dynamics over training: from `limen lab dynamics`."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,14 +12,13 @@ import numpy as np
 from limen.lab.claims_rules import (
     AGREES,
     OPPOSITE,
-    REPORTED,
+    SHORT,
     UNDETERMINED,
+    Interval,
     Rule,
     Verdict,
     between,
     change,
-    flips,
-    guarded,
     n_max,
     said,
     signed,
@@ -28,6 +28,7 @@ from limen.lab.claims_rules import (
 )
 from limen.lab.evidence import Evidence, Trained
 from limen.lab.evidence_training import by_method
+from limen.lab.trends import t_interval
 
 WORDS = {"appears": AGREES, "opposite": OPPOSITE, "unclear": UNDETERMINED}
 SCHEDULE = "constant"
@@ -41,38 +42,109 @@ def trend(words: str, versus: bool = False) -> Rule:
         found: dict[str, Mapping[str, Any]] = {}
         for name, rows in e.doc.get("trends", {}).items():
             if ("against" in name) == versus and (versus or name.startswith("grpo")):
-                found.update((name, r) for r in rows if str(r["trend"]).startswith(words))
+                fitting = [r for r in rows if str(r["trend"]).startswith(words)]
+                found |= {name: min(fitting, key=lambda r: len(str(r["trend"])))} if fitting else {}
         main = next((n for n in found if n.endswith(SCHEDULE)), next(iter(found), None))
         if main is None:
             return None
         size = "; ".join(f"{n}: {said((r['mean'], r['low'], r['high']), 4)}" for n, r in found.items())
-        return Verdict(WORDS[found[main]["verdict"]], f"{found[main]['trend']}, change over training: {size}")
+        what = "difference" if versus else "change over training"
+        return Verdict(WORDS[found[main]["verdict"]], f"{found[main]['trend']}; {what}: {size}")
 
     return rule
 
 
-def _arm(e: Evidence, method: str) -> str | None:
-    arms = list(dict.fromkeys(r.method for r in e.runs() if r.method.split("-")[0] == method))
-    return next((a for a in arms if a.endswith(SCHEDULE)), arms[0] if arms else None)
+@dataclass(frozen=True)
+class Point:
+    """One checkpoint of one training: coverages, and E, S beside chance."""
+
+    seed: int
+    step: int
+    first: float
+    last: float
+    E: float
+    S: float
+    chance: float
 
 
-def _by_step(runs: Sequence[Trained]) -> dict[int, list[Trained]]:
-    return {s: [r for r in runs if r.step == s] for s in sorted({r.step for r in runs})}
+@dataclass(frozen=True)
+class Arm:
+    """The checkpoints of one method's trainings under one schedule. `runs`: their counts, where they were kept; then
+    intervals are over problems; otherwise those of pass@1 are over seeds, those of pass@n from E, S and `problems`."""
+
+    name: str
+    k: int
+    base: tuple[float, float]
+    points: tuple[Point, ...]
+    runs: tuple[Trained, ...]
+    problems: int = 0
+
+    @property
+    def steps(self) -> list[int]:
+        return sorted({p.step for p in self.points})
+
+    def at(self, step: int) -> list[Point]:
+        return [p for p in self.points if p.step == step]
+
+    def change(self, step: int, first: bool) -> Interval:
+        """pass@1 (or pass@n) at a step minus the base's."""
+        own = [r for r in self.runs if r.step == step]
+        if own:
+            return change(own, 1 if first else self.k)
+        if not first and self.problems:
+            return self._paired([(p.E, p.S) for p in self.at(step)])
+        base = self.base[0] if first else self.base[1]
+        return t_interval([(p.first if first else p.last) - base for p in self.at(step)])
+
+    def _paired(self, flips: Sequence[tuple[float, float]]) -> Interval:
+        """pass@n minus the base's is (E − S)/M, exactly; normal interval over the M problems. Seeds share the problems,
+        so their mean is given the variance of one of them, not a third of it."""
+        M = self.problems
+        means = [(e - s) / M for e, s in flips]
+        spread = [((e + s) / M - x * x) / M for (e, s), x in zip(flips, means, strict=True)]
+        mean, half = float(np.mean(means)), 1.96 * math.sqrt(float(np.mean(spread)))
+        return mean, mean - half, mean + half
+
+    def guarded(self, verdict: str, size: str) -> Verdict:
+        up = self.change(self.steps[-1], True)
+        if len({p.seed for p in self.points}) >= 3 and up[1] > 0:
+            return Verdict(verdict, size)
+        return Verdict(SHORT, f"{size}; pass@1 {said(up)}")
 
 
-def _falls(runs: Sequence[Trained], k: int) -> str:
+def arm(e: Evidence, method: str) -> Arm | None:
+    """The method's arm at the constant rate, else its first one."""
+    runs, table = e.runs(), e.doc.get("table") or {}
+    names = list(dict.fromkeys([r.method for r in runs] + [row[0] for row in table.get("rows", ())]))
+    own = [n for n in names if n.split("-")[0] == method]
+    name = next((n for n in own if n.endswith(SCHEDULE)), own[0] if own else None)
+    if name is None:
+        return None
+    kept = tuple(r for r in runs if r.method == name)
+    if kept:
+        k = n_max(runs)
+        points = []
+        for r, s in zip(kept, tables(kept), strict=True):
+            ends = [float(values([r], x).mean()) for x in (1, k)]
+            points.append(Point(r.seed, r.step, ends[0], ends[1], s.E, s.S, s.chance_each_way))
+        base = (float(values(kept[:1], 1, "base").mean()), float(values(kept[:1], k, "base").mean()))
+        return Arm(name, k, base, tuple(points), kept)
+    rows = [Point(*row[1:8]) for row in table["rows"] if row[0] == name]
+    return Arm(
+        name, int(table["n"]), (table["base"][0], table["base"][1]), tuple(rows), (), int(table.get("problems", 0))
+    )
+
+
+def _falls(a: Arm) -> str:
     """falls: Spearman with the step below 0 in every seed, and end minus start below 0."""
     from scipy.stats import spearmanr
 
-    steps = _by_step(runs)
     rho = []
-    for seed in sorted({r.seed for r in runs}):
-        own = [r for r in runs if r.seed == seed]
-        points = [(0, float(values(own[:1], k, "base").mean()))]
-        points += [(s, float(values([r for r in rs if r.seed == seed], k).mean())) for s, rs in steps.items()]
-        level = len({v for _, v in points}) == 1
-        rho.append(0.0 if level else float(spearmanr(*zip(*points, strict=True)).statistic))
-    end = change(steps[max(steps)], k)
+    for seed in sorted({p.seed for p in a.points}):
+        line = [(0, a.base[1]), *((p.step, p.last) for p in sorted(a.points, key=lambda p: p.step) if p.seed == seed)]
+        level = len({v for _, v in line}) == 1
+        rho.append(0.0 if level else float(spearmanr(*zip(*line, strict=True)).statistic))
+    end = a.change(a.steps[-1], False)
     if all(x < 0 for x in rho) and end[2] < 0:
         return AGREES
     return OPPOSITE if all(x > 0 for x in rho) and end[1] > 0 else UNDETERMINED
@@ -80,244 +152,105 @@ def _falls(runs: Sequence[Trained], k: int) -> str:
 
 def coverage_over_steps(e: Evidence) -> Verdict | None:
     """RBP-F1: GRPO's pass@n_max falls over training; SELF's does not, and ends above the base's."""
-    arms = [_arm(e, m) for m in ("grpo", "self")]
-    if None in arms:
+    grpo, own = arm(e, "grpo"), arm(e, "self")
+    if grpo is None or own is None:
         return None
-    grpo, own = (e.runs(str(a)) for a in arms)
-    k = n_max([*grpo, *own])
-    down, kept = _falls(grpo, k), _falls(own, k)
-    end = change(e.finals(str(arms[1])), k)
+    down, kept = _falls(grpo), _falls(own)
+    end = own.change(own.steps[-1], False)
     stays = OPPOSITE if kept == AGREES or end[2] < 0 else AGREES if end[0] > 0 else UNDETERMINED
-    size = f"pass@{k} − base by step: " + "; ".join(
-        f"{a} " + ", ".join(f"{s}: {change(rs, k)[0]:+.3f}" for s, rs in _by_step(e.runs(str(a))).items()) for a in arms
+    size = f"pass@{grpo.k} − base by step: " + "; ".join(
+        f"{a.name} " + ", ".join(f"{s}: {a.change(s, False)[0]:+.3f}" for s in a.steps) for a in (grpo, own)
     )
-    return guarded(e.finals(str(arms[0])), together(down, stays), f"{size}; SELF's end {said(end)}")
+    return grpo.guarded(together(down, stays), f"{size}; SELF's end {said(end)}")
 
 
 def slips_below(e: Evidence) -> Verdict | None:
     """RBP-F2A: pass@1 rises, pass@n_max ends below the base's; the step of crossing."""
-    arm = _arm(e, "grpo")
-    if arm is None:
+    a = arm(e, "grpo")
+    if a is None:
         return None
-    steps, ends = _by_step(e.runs(arm)), e.finals(arm)
-    k = n_max(ends)
-    up, down = change(ends, 1), change(ends, k)
-    crossed = next((s for s, rs in steps.items() if change(rs, k)[2] < 0), None)
-    size = f"{arm}: pass@1 {said(up)}, pass@{k} {said(down)}; below the base (interval) from step {crossed or 'never'}"
-    return guarded(ends, together(signed(up, 1), signed(down, -1)), size)
+    up, down = a.change(a.steps[-1], True), a.change(a.steps[-1], False)
+    crossed = next((s for s in a.steps if a.change(s, False)[2] < 0), None)
+    size = f"{a.name}: pass@1 {said(up)}, pass@{a.k} {said(down)}; below the base (interval) from step "
+    size += str(crossed or "never")
+    return a.guarded(together(signed(up, 1), signed(down, -1)), size)
 
 
 def later_discovers_more(e: Evidence) -> Verdict | None:
     """IL-T1b: E and S both larger at the later of two checkpoints."""
-    arm = _arm(e, "grpo")
-    steps = _by_step(e.runs(arm)) if arm else {}
-    if len(steps) < 2:
+    a = arm(e, "grpo")
+    if a is None or len(a.steps) < 2:
         return None
-    early, late = sorted(steps)[len(steps) // 2 - 1], max(steps)
-    rows = [(float(np.mean([s.E for s in t])), float(np.mean([s.S for s in t])))
-            for t in (tables(steps[early]), tables(steps[late]))]  # fmt: skip
+    early, late = a.steps[len(a.steps) // 2 - 1], a.steps[-1]
+    rows = [[float(np.mean([getattr(p, x) for p in a.at(s)])) for x in "ES"] for s in (early, late)]
     more = [rows[1][i] > rows[0][i] for i in range(2)]
     verdict = AGREES if all(more) else OPPOSITE if not any(more) else UNDETERMINED
-    size = f"{arm}, step {early} → {late}: E {rows[0][0]:.1f} → {rows[1][0]:.1f}, S {rows[0][1]:.1f} → {rows[1][1]:.1f}"
-    return guarded(steps[late], verdict, size)
+    size = (
+        f"{a.name}, step {early} → {late}: E {rows[0][0]:.1f} → {rows[1][0]:.1f}, S {rows[0][1]:.1f} → {rows[1][1]:.1f}"
+    )
+    return a.guarded(verdict, size)
 
 
 def nothing_gained(e: Evidence) -> Verdict | None:
     """IL-T4a: E at or below chance at every checkpoint (seed means)."""
-    arm = _arm(e, "grpo")
-    if arm is None:
+    a = arm(e, "grpo")
+    if a is None:
         return None
-    steps = {s: tables(rs) for s, rs in _by_step(e.runs(arm)).items()}
-    above = [all(x.E_p < 0.05 for x in found) for found in steps.values()]
-    below = [float(np.mean([x.E - x.chance_E for x in found])) <= 0 for found in steps.values()]
-    verdict = AGREES if all(below) else OPPOSITE if all(above) else UNDETERMINED
-    return guarded(e.finals(arm), verdict, _flips_by_step(steps))
+    over = {s: float(np.mean([p.E - p.chance for p in a.at(s)])) for s in a.steps}
+    above = [all(p.chance < p.E for p in a.at(s)) for s in a.steps]
+    verdict = AGREES if all(x <= 0 for x in over.values()) else OPPOSITE if all(above) else UNDETERMINED
+    return a.guarded(verdict, _flips_by_step(a))
 
 
 def like_size(e: Evidence) -> Verdict | None:
-    """IL-T4b: E and S of like size, NSCR near 0 (both outcomes exist in the paper)."""
-    arm = _arm(e, "grpo")
-    if arm is None:
+    """IL-T4b: E and S of like size: at every checkpoint their seed means differ by no more than chance each way."""
+    a = arm(e, "grpo")
+    if a is None:
         return None
-    steps = {s: tables(rs) for s, rs in _by_step(e.runs(arm)).items()}
-    near = [abs(float(np.mean([x.NSCR for x in found]))) < 0.05 for found in steps.values()]
+    near = [
+        abs(float(np.mean([p.E - p.S for p in a.at(s)]))) <= float(np.mean([p.chance for p in a.at(s)]))
+        for s in a.steps
+    ]
     verdict = AGREES if all(near) else OPPOSITE if not any(near) else UNDETERMINED
-    return guarded(e.finals(arm), verdict, _flips_by_step(steps))
+    return a.guarded(verdict, _flips_by_step(a))
 
 
-def _flips_by_step(steps: Mapping[int, Sequence[Any]]) -> str:
-    return "E / S (chance): " + "; ".join(f"step {s}: {flips(found)}" for s, found in steps.items())
+def _flips_by_step(a: Arm) -> str:
+    return f"{a.name}, E / S (chance): " + "; ".join(
+        f"step {s}: " + ", ".join(f"{p.E:.0f} / {p.S:.0f} ({p.chance:.1f})" for p in a.at(s)) for s in a.steps
+    )
 
 
 def efficient(e: Evidence) -> Verdict | None:
     """RBP-A3: at equal generated tokens SELF's pass@n_max is above GRPO's, from half of the budget on."""
-    arms = [_arm(e, m) for m in ("grpo", "self")]
-    training = e.doc.get("training", {})
-    if None in arms or not all(by_method(training, str(a)) for a in arms):
+    grpo, own, training = arm(e, "grpo"), arm(e, "self"), e.doc.get("training", {})
+    if grpo is None or own is None or not all(by_method(training, a.name) for a in (grpo, own)):
         return None
-    at = {a: {s: _tokens(training, str(a), s) for s in _by_step(e.runs(str(a)))} for a in arms}
-    k = n_max(e.runs(*map(str, arms)))
-    budget, rows = min(max(x.values()) for x in at.values()), []
-    for step, spent in at[arms[1]].items():
-        if spent >= budget / 2:
-            near = min(at[arms[0]], key=lambda s: abs(at[arms[0]][s] - spent))
-            pair = [[r for r in e.runs(str(a)) if r.step == s] for a, s in zip(arms, (near, step), strict=True)]
-            rows.append((step, spent, near, between(pair[0], pair[1], k), between(pair[0], pair[1], 1)))
+    spent = {a.name: {s: _tokens(training, a.name, s) for s in a.steps} for a in (grpo, own)}
+    budget, rows = min(max(x.values()) for x in spent.values()), []
+    for step, tokens in spent[own.name].items():
+        if tokens >= budget / 2:
+            near = min(grpo.steps, key=lambda s: abs(spent[grpo.name][s] - tokens))
+            rows.append((step, tokens, near, _lead(grpo, near, own, step, False), _lead(grpo, near, own, step, True)))
     if not rows:
         return None
     size = "; ".join(
-        f"SELF at step {s} ({t / 1e3:.0f}k tokens) − GRPO at step {n}: pass@{k} {said(x)}, pass@1 {said(y)}"
+        f"SELF at step {s} ({t / 1e3:.0f}k tokens) − GRPO at step {n}: pass@{grpo.k} {said(x)}, pass@1 {said(y)}"
         for s, t, n, x, y in rows
     )
-    return guarded(e.finals(str(arms[0])), together(*(signed(x, 1) for *_, x, _ in rows)), size)
+    return grpo.guarded(together(*(signed(x, 1) for *_, x, _ in rows)), size)
 
 
-def _tokens(training: Mapping[str, Any], arm: str, step: int) -> float:
+def _lead(a: Arm, at: int, b: Arm, step: int, first: bool) -> Interval:
+    """b's pass@1 (or pass@n) minus a's: paired by problem, or by seed where no counts were kept."""
+    left, right = [r for r in a.runs if r.step == at], [r for r in b.runs if r.step == step]
+    if left and right:
+        return between(left, right, 1 if first else a.k)
+    key = "first" if first else "last"
+    ours, theirs = ({p.seed: getattr(p, key) for p in x.at(s)} for x, s in ((b, step), (a, at)))
+    return t_interval([ours[s] - theirs[s] for s in ours if s in theirs])
+
+
+def _tokens(training: Mapping[str, Any], name: str, step: int) -> float:
     """Tokens generated up to `step`, mean over seeds."""
-    return float(np.mean([np.interp(step, t["steps"], t["tokens"]) for t in by_method(training, arm)]))
-
-
-# limen dynamics between ---------------------------------------------------------------------------------------------
-
-
-def predicts(e: Evidence) -> Verdict | None:
-    """RBP-F3: Pearson and Spearman of Δ+ with the change of pass@k above 0."""
-    tasks = (e.doc.get("interference") or {}).get("tasks")
-    if not tasks:
-        return None
-    rows = {t: [_entry(tasks[t][c]) for c in ("pearson", "spearman")] for t in tasks}
-    main = rows.get("all") or next(iter(rows.values()))
-    size = "; ".join(f"{t}: r {said(a, 2)}, ρ {said(b, 2)}" for t, (a, b) in rows.items())
-    return Verdict(together(*(signed(x, 1) for x in main)), f"{size} (one training, {_pairs(tasks)} checkpoint pairs)")
-
-
-def _pairs(tasks: Mapping[str, Any]) -> int:
-    return len(next(iter(tasks.values()))["pairs"])
-
-
-def _entry(x: Mapping[str, Any]) -> tuple[float, float, float]:
-    return tuple(math.nan if x.get(k) is None else float(x[k]) for k in ("value", "low", "high"))  # type: ignore[return-value]
-
-
-def perplexity(*parts: str) -> Rule:
-    """RBP-F4 and F14: `own` falls; `base` all rise; `correct` ends above all; `movers` D↑ < D↓, and D↓ rises more."""
-
-    def rule(e: Evidence) -> Verdict | None:
-        tasks = e.doc.get("perplexity")
-        if not tasks:
-            return None
-        families = [t for t in tasks if t != "all"]
-        chosen = families if "every" in parts and families else ["all" if "all" in tasks else families[0]]
-        wanted = [p for p in parts if p != "every"]
-        judged = {t: [_PARTS[p](tasks[t]["rows"]) for p in wanted] for t in chosen}
-        verdicts = [v for rows in judged.values() for v, _ in rows]
-        size = "; ".join(f"{t}: " + ", ".join(s for _, s in rows) for t, rows in judged.items())
-        return Verdict(together(*verdicts), size)
-
-    return rule
-
-
-def _move(rows: Sequence[Mapping[str, Any]], key: str, sign: int) -> tuple[str, str]:
-    have = [_entry(r[key]) for r in rows if r.get(key) and r[key].get("value") is not None]
-    if len(have) < 2:
-        return UNDETERMINED, f"{key}: not measured"
-    a, b = have[0], have[-1]
-    apart = b[1] > a[2] if b[0] > a[0] else b[2] < a[1]
-    right = (b[0] - a[0]) * sign > 0
-    verdict = AGREES if right and apart else OPPOSITE if apart else UNDETERMINED
-    return verdict, f"{key} {a[0]:.3f} → {b[0]:.3f}"
-
-
-def _own(rows: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
-    return _move(rows, "own_under_base", -1)
-
-
-def _base(rows: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
-    found = [_move(rows, key, 1) for key in ("base", "base_correct", "base_wrong")]
-    return together(*(v for v, _ in found)), ", ".join(s for _, s in found)
-
-
-def _correct(rows: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
-    ends = [(r["base_correct"]["value"], r["base"]["value"]) for r in (rows[0], rows[-1])
-            if r.get("base_correct") and r.get("base")]  # fmt: skip
-    if len(ends) < 2 or None in ends[1]:
-        return UNDETERMINED, "not measured"
-    gap = [a - b for a, b in ends]
-    return AGREES if gap[1] > 0 else OPPOSITE, f"correct − all {gap[0]:+.3f} at the start, {gap[1]:+.3f} at the end"
-
-
-def _movers(rows: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
-    keys = ("rose_correct", "fell_correct")
-    have = [r for r in rows if all(r.get(k) and r[k].get("value") is not None for k in keys)]
-    if len(have) < 2:
-        return UNDETERMINED, "D↑ and D↓ not measured"
-    (up0, down0), (up1, down1) = ([r[k]["value"] for k in keys] for r in (have[0], have[-1]))
-    hits = [up0 < down0, down1 - down0 > up1 - up0]
-    verdict = AGREES if all(hits) else OPPOSITE if not any(hits) else UNDETERMINED
-    return verdict, f"D↑ {up0:.3f} → {up1:.3f}, D↓ {down0:.3f} → {down1:.3f}"
-
-
-_PARTS = {"own": _own, "base": _base, "correct": _correct, "movers": _movers}
-
-
-def traces(group: str, sign: int) -> Rule:
-    """IL-T2: perplexity of supplied solutions on the questions of `group`, trained against base; sign 0: no claim."""
-
-    def rule(e: Evidence) -> Verdict | None:
-        rows = [r for r in e.doc.get("traces") or () if r["group"] == group and r["traces"]]
-        by_source = {s: [_entry(r["ppl"]) for r in rows if r["source"] == s] for s in {r["source"] for r in rows}}
-        pairs = {s: x for s, x in by_source.items() if len(x) == 2}
-        if not pairs:
-            return None
-        size = "; ".join(f"{s}: base {a[0]:.3f}, trained {b[0]:.3f}" for s, (a, b) in pairs.items())
-        if sign == 0:
-            return Verdict(REPORTED, size)
-        hits = [(b[0] - a[0]) * sign > 0 for a, b in pairs.values()]
-        return Verdict(AGREES if all(hits) else OPPOSITE if not any(hits) else UNDETERMINED, size)
-
-    return rule
-
-
-# limen influence ----------------------------------------------------------------------------------------------------
-
-
-def first_order(e: Evidence) -> Verdict | None:
-    """RBP-P3.1: the residual of the first-order prediction falls as the square of a plain step, correlation > 0.99.
-
-    Residual: standard deviation of the measured change times √(1 − R²)."""
-    rows = [(p["step"], form, x) for p in e.doc.get("points", ()) for form, x in p["predictions"].items()]
-    if not rows:
-        return None
-    said_, verdicts = [], []
-    for step, form, x in rows:
-        checks = [c for c in x["sweep"] if c.get("r2") is not None and 0.5 < c["r2"] < 1 - 1e-9]
-        if len(checks) < 2:
-            continue
-        lr = np.log([c["lr"] for c in checks])
-        spread = [c["rms"] ** 2 - c["mean_measured"] ** 2 for c in checks]
-        residual = np.log([math.sqrt(max(v * (1 - c["r2"]), 1e-300)) for v, c in zip(spread, checks, strict=True)])
-        slope, best = float(np.polyfit(lr, residual, 1)[0]), max(c["correlation"] for c in checks)
-        said_.append(f"step {step}, {form}: slope {slope:.2f}, best correlation {best:.4f}")
-        if form == "sgd":
-            verdicts.append(AGREES if abs(slope - 2) <= 0.1 and best > 0.99 else UNDETERMINED)
-    if not said_:
-        return None
-    return Verdict(together(*verdicts) if verdicts else UNDETERMINED, "; ".join(said_))
-
-
-def dependent(e: Evidence) -> Verdict | None:
-    """RBP-C2b: over training the kernel's effective rank falls and the mean off-diagonal cosine rises."""
-    points = sorted(e.doc.get("points", ()), key=lambda p: p["step"])
-    if len(points) < 2:
-        return None
-    rank = [float(p["spectrum"]["effective_rank"]) for p in points]
-    cosine = [float(p["spectrum"]["mean_cosine"]) for p in points]
-    hits = [rank[-1] < rank[0], cosine[-1] > cosine[0]]
-    verdict = AGREES if all(hits) else OPPOSITE if not any(hits) else UNDETERMINED
-    steps = ", ".join(str(p["step"]) for p in points)
-    size = f"steps {steps}: effective rank {_list(rank)}, mean cosine {_list(cosine)} (one training)"
-    return Verdict(verdict, size)
-
-
-def _list(xs: Sequence[float]) -> str:
-    return " → ".join(f"{x:.3g}" for x in xs)
+    return float(np.mean([np.interp(step, t["steps"], t["tokens"]) for t in by_method(training, name)]))

@@ -14,6 +14,7 @@ from typing import Any
 
 from limen.errors import DataError
 from limen.lab.evidence_answers import modal_digest
+from limen.lab.evidence_pages import base_entropies, between_parts, series_table
 from limen.lab.evidence_training import training_digest
 from limen.measure import CountTable
 from limen.store.writer import write_json
@@ -141,12 +142,12 @@ def digest(kind: str, doc: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         out["modal"] = modal_digest(pairs)
     elif kind == "methods":
         out |= _method_counts(doc)
-        out["base_extra"] = doc.get("base", {})
+        out["base_extra"] = doc.get("base") or base_entropies(folder)
         seeds = sorted({int(r["seed"]) for rows in doc["methods"].values() for r in rows})
         names = [f"seed-{s}/{m}" for s in seeds for m in doc["methods"]]
         out["modal"] = modal_digest({n: (folder / "base", folder / n) for n in names})
     elif kind == "dynamics":
-        out |= _series_counts(folder)
+        out |= _series_counts(folder) | {"table": series_table(folder), "between": between_parts(folder)}
     elif kind in ("offline", "kl", "widths"):
         out |= _listed_counts(doc)
         out |= {k: doc[k] for k in ("parameters", "greedy") if k in doc}
@@ -250,8 +251,8 @@ def _series_counts(folder: Path) -> dict[str, Any]:
     from limen.measure import compare, counts_from_run
 
     places = sorted(folder.glob("seed-*/*-step-*/run.json"))
-    if not (folder / "base" / "verdicts").exists() or not places:  # a study of which only the page was kept
-        return {"bases": {}, "runs": [], "tasks": []}
+    if not places or not all(list((p / "verdicts").glob("*")) for p in (folder / "base", places[0].parent)):
+        return {"bases": {}, "runs": [], "tasks": []}  # the samples were left where the study ran
     base, bases, runs, tasks = counts_from_run(folder / "base"), {}, [], []
     for file in places:
         arm, _, step = file.parent.name.rpartition("-step-")

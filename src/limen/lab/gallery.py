@@ -68,10 +68,14 @@ def _passes(e: Evidence) -> dict[str, dict[str, dict[int, list[float]]]]:
 
 
 def _between(number: int) -> Draw:
+    """RBP figures 3, 4 and 14: of the first training of the study of dynamics, or of what was compared by hand."""
+
     def draw(e: Evidence, out: Path) -> list[Path]:
         from limen.dynamics.between_figures import figure3, panels
+        from limen.lab.claims_between import trainings
 
-        part = e.doc.get("interference" if number == 3 else "perplexity")
+        docs = trainings(e)[1]
+        part = docs[0].get("interference" if number == 3 else "perplexity") if docs else None
         if not part:
             raise DataError(f"{e.path} was made without samples of the checkpoints: see `{MAKERS['between']}`")
         if number == 3:
@@ -110,8 +114,8 @@ OF_METHODS = ("methods", "demo")
 ITEMS: tuple[Item, ...] = (
     Item("rbp", "figure", 1, "coverage over training", ("dynamics",), figures.coverage_over_training),
     Item("rbp", "figure", 2, "learning dynamics of GRPO", ("dynamics",), _training_figure(2)),
-    Item("rbp", "figure", 3, "interference against the change of coverage", ("between",), _between(3)),
-    Item("rbp", "figure", 4, "perplexity during training", ("between",), _between(4)),
+    Item("rbp", "figure", 3, "interference against the change of coverage", ("between", "dynamics"), _between(3)),
+    Item("rbp", "figure", 4, "perplexity during training", ("between", "dynamics"), _between(4)),
     Item("rbp", "figure", 5, "what one step does to likely and unlikely actions", (), _bandit),
     Item("rbp", "figure", 6, "from code to language", ("modes",), _modes),
     Item("rbp", "figure", 7, "clip violations", ("dynamics",), _training_figure(7)),
@@ -121,7 +125,7 @@ ITEMS: tuple[Item, ...] = (
     Item("rbp", "figure", 11, "pass@k curves of base, GRPO and SELF", BOTH, figures.curves),
     Item("rbp", "figure", 12, "W-REINFORCE over training", ("methods",), figures.w_reinforce),
     Item("rbp", "figure", 13, "cost of a step", (*BOTH, "dynamics"), figures.cost),
-    Item("rbp", "figure", 14, "perplexity by family", ("between",), _between(14)),
+    Item("rbp", "figure", 14, "perplexity by family", ("between", "dynamics"), _between(14)),
     Item("rbp", "figure", 15, "forms of reasoning by family", ("modes",), _modes),
     Item("rbp", "table", 1, "base, GRPO and SELF", BOTH, tabulate=made_tables.main_table),
     Item("rbp", "table", 2, "a prompt template", why_not="its text is not in the copy of the paper that limen follows"),

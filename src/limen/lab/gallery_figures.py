@@ -11,7 +11,7 @@ import numpy as np
 from limen.dynamics.figures import legend, save, style, titled
 from limen.errors import DataError
 from limen.lab.claims_rules import families, n_max, tables, values
-from limen.lab.evidence import Evidence, Trained
+from limen.lab.evidence import Evidence
 from limen.lab.evidence_training import by_method
 from limen.lab.gallery_families import classify
 from limen.report.figures import GAINED, INK, KEPT, LOST, NEVER, SOFT
@@ -26,34 +26,31 @@ NAMES = {"grpo": "GRPO", "self": "SELF", "w_reinforce": "W-REINFORCE", "dapo": "
 
 def coverage_over_training(e: Evidence, out: Path) -> list[Path]:
     """RBP figure 1: pass@n_max against the optimizer step, one line a method, band over seeds, the base as a line."""
-    arms = list(dict.fromkeys(r.method for r in e.runs()))
+    from limen.lab.claims_dynamics import arm
+
+    arms = [a for m in ("grpo", "self") if (a := arm(e, m)) is not None]
     if not arms:
         raise DataError(f"{e.path} holds no checkpoints: run the study in a folder whose samples are kept")
-    k, rows = n_max(e.runs()), list[Row]()
+    rows: list[Row] = []
 
     def draw(figure: Figure) -> None:
         figure.set_size_inches(4.6, 3.0)
         ax = figure.subplots()
-        base = float(values(e.runs()[:1], k, "base").mean())
-        ax.axhline(base, color=INK, linewidth=0.9, label="base")
-        for i, arm in enumerate(arms):
-            found = e.runs(arm)
-            steps, seeds = sorted({r.step for r in found}), sorted({r.seed for r in found})
-            grid = np.array([[base, *(_at(found, s, x, k) for x in steps)] for s in seeds])
-            _band(ax, [0, *steps], grid, i, arm)
+        ax.axhline(arms[0].base[1], color=INK, linewidth=0.9, label="base")
+        for i, a in enumerate(arms):
+            seeds = sorted({p.seed for p in a.points})
+            line = {(p.seed, p.step): p.last for p in a.points}
+            grid = np.array([[a.base[1], *(line[s, x] for x in a.steps)] for s in seeds])
+            _band(ax, [0, *a.steps], grid, i, a.name)
             rows.extend(
-                {"method": arm, "seed": s, "step": x, "k": k, "pass_at_k": float(v)}
-                for s, line in zip(seeds, grid, strict=True)
-                for x, v in zip([0, *steps], line, strict=True)
+                {"method": a.name, "seed": s, "step": x, "k": a.k, "pass_at_k": float(v)}
+                for s, values_ in zip(seeds, grid, strict=True)
+                for x, v in zip([0, *a.steps], values_, strict=True)
             )
-        titled(ax, "", f"pass@{k}", "step")
+        titled(ax, "", f"pass@{arms[0].k}", "step")
         legend(figure, [ax])
 
     return save("rbp-figure1", draw, rows, out)
-
-
-def _at(runs: Sequence[Trained], seed: int, step: int, k: int) -> float:
-    return float(values([r for r in runs if r.seed == seed and r.step == step], k).mean())
 
 
 def _band(ax: Axes, x: Sequence[float], grid: Any, i: int, label: str) -> None:

@@ -72,7 +72,7 @@ def checkpoint_table(e: Evidence) -> Table:
     """IL table 4: support at every checkpoint, means over seeds."""
     rows, runs = [], e.runs()
     if not runs:
-        raise DataError(f"{e.path} holds no checkpoints: run the study in a folder whose samples are kept")
+        return _kept_on_the_page(e)
     k = n_max(runs)
     rows.append(("base", "0", f"{100 * values(runs[:1], k, 'base').mean():.2f}", *["–"] * 9))
     for arm in dict.fromkeys(r.method for r in runs):
@@ -84,6 +84,23 @@ def checkpoint_table(e: Evidence) -> Table:
             chance = f"{np.mean([s.chance_each_way for s in found]):.1f}"
             rows.append((arm, str(step), f"{100 * values(at, k).mean():.2f}", *rates, *counts, chance))
     columns = ("method", "step", f"pass@{k} %", "SRR", "NDR", "SDS", "NSCR", "P", "E", "S", "O", "chance each way")
+    return Table("il-table4", columns, tuple(rows), "Means over seeds; support against the base at equal budgets.")
+
+
+def _kept_on_the_page(e: Evidence) -> Table:
+    """The same where only the study's page came back from the machine that ran it: without P and O."""
+    table = e.doc.get("table") or {}
+    if not table.get("rows"):
+        raise DataError(f"{e.path} holds no checkpoints: run the study in a folder whose samples are kept")
+    k, M = table["n"], table.get("problems", 0)
+    rows = [("base", "0", f"{100 * table['base'][1]:.2f}", "–", "–", "–", "–")]
+    for arm in dict.fromkeys(r[0] for r in table["rows"]):
+        for step in sorted({r[2] for r in table["rows"] if r[0] == arm}):
+            at = [r for r in table["rows"] if r[0] == arm and r[2] == step]
+            means = [float(np.mean([r[i] for r in at])) for i in (4, 5, 6, 7)]
+            net = f"{(means[1] - means[2]) / M:+.3f}" if M else "–"
+            rows.append((arm, str(step), f"{100 * means[0]:.2f}", *(f"{x:.1f}" for x in means[1:]), net))
+    columns = ("method", "step", f"pass@{k} %", "E", "S", "chance each way", "(E − S) / M")
     return Table("il-table4", columns, tuple(rows), "Means over seeds; support against the base at equal budgets.")
 
 
