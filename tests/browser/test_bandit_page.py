@@ -52,3 +52,11 @@ def test_it_fits_a_phone_and_has_both_themes(page_file, watched):
     before = page.evaluate("getComputedStyle(document.body).backgroundColor")
     page.locator("#theme").click()
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") != before
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(page_file, watched, scheme):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    page = watched(bypass_csp=True, color_scheme=scheme, reduced_motion="reduce").goto(page_file)
+    found = axe.run(page).response["violations"]
+    assert [(v["id"], v["nodes"][0]["html"]) for v in found] == []
