@@ -232,12 +232,12 @@ S lost are printed beside what chance alone gives.
 
 What was fixed before what: the rules of the bandit and of modes, the trends of the study of dynamics and the classes
 of the study of noise were in the code before their runs. The demo had run, under a rule of its own, before those of
-this page were coded; their bounds are the ones that were written down for each claim beforehand. This page's other rules for
-dynamics, methods and noise were coded before those results were opened, and three were changed afterwards: intervals of
-pass@n where a study kept E and S alone are computed from these (which took RBP-F2A from undetermined to agrees), IL-T4b
-asks for "within chance" in place of a bound on NSCR, and RBP-C2b is "too short to say" with one seed. The height of the
-bandit's peaked start (RBP-F9-3 to 5) was chosen so that the claims hold in most starts: it shows that there are such
-starts, not how common they are.
+this page were coded; their bounds are the ones that were written down for each claim beforehand. This page's other
+rules for dynamics, methods and noise were coded before those results were opened, and three were changed afterwards:
+intervals of pass@n where a study kept E and S alone are computed from these (which took RBP-F2A from undetermined to
+agrees), IL-T4b asks for "within chance" in place of a bound on NSCR, and RBP-C2b is "too short to say" with one seed.
+The height of the bandit's peaked start (RBP-F9-3 to 5) was chosen so that the claims hold in most starts: it shows
+that there are such starts, not how common they are.
 
 {total}.
 
