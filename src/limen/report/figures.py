@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from limen.report.checkpoints import draw_checkpoints
-from limen.report.model import MAIN_KEYS, Curve, ReportData, Training
+from limen.report.model import LABELS, MAIN_KEYS, Curve, ReportData, Training
 from limen.report.modes import draw_modes, shows_modes
 from limen.report.words import finding
 
@@ -295,7 +295,7 @@ def _training(figure: Figure, data: ReportData) -> None:
                     )
                     if faint:
                         ax.plot(series.step, series.smooth, color=COLORS[i], linewidth=1.3, label=run.name)
-        ax.set_title(key, fontsize=8.5, loc="left", color=INK)
+        ax.set_title(LABELS.get(key, key), fontsize=8.5, loc="left", color=INK)
         ax.set_xlabel("step")
     handles, labels = axes[0].get_legend_handles_labels()
     unique = dict(zip(labels, handles, strict=True))

@@ -243,6 +243,26 @@ MAIN_KEYS = (
 )
 """Logged quantities that are shown first; the others are folded away."""
 
+LABELS = {
+    "reward_batch": "reward, all prompts of the batch",
+    "correct_share": "correct, of the sampled responses",
+    "reward": "reward of the sampled responses",
+    "entropy": "token entropy",
+    "completions/mean_length": "response length",
+    "loss_kl": "forward KL, nll of base responses",
+    "grad_ratio_kl_rl": "||g_KL|| / ||g_RL||",
+    "grad_norm": "gradient norm",
+    "kept": "prompts that were trained on",
+    "greedy_solved": "solved by the greedy answer",
+    "probe/delta_plus": "interference Δ+, probe set",
+    "probe/influence": "influence ||Δ||, probe set",
+    "probe/logp_plus": "log π(y+), base's right responses",
+    "probe/clip": "clip violations, probe set",
+    "probe/clip_batch": "clip violations, training batch",
+    "probe/ppl_correct": "perplexity, base's right responses",
+}
+"""What a quantity is called where people read it; the others go by the key that they are logged under."""
+
 
 @dataclass(frozen=True, slots=True)
 class Note:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from limen.report.model import MAIN_KEYS, Curve, Policy, ProblemItem, ReportData, Response, Series
+from limen.report.model import LABELS, MAIN_KEYS, Curve, Policy, ProblemItem, ReportData, Response, Series
 from limen.report.words import p_text
 
 CHUNK = 10
@@ -68,6 +68,7 @@ def page_data(data: ReportData, slots: Sequence[int], folder: str) -> dict[str, 
             for c in data.contrasts
         ],
         "main_keys": list(MAIN_KEYS),
+        "labels": LABELS,
         "training": [
             {
                 "name": run.name,

@@ -20,7 +20,7 @@ function training() {
       if (!ys.length) { low = 0; high = 1; }
       if (low === high) { const pad = Math.abs(low) * 0.1 || 1; low -= pad; high += pad; }
       const X = linear(Math.min(...xs), Math.max(...xs), m.l, width - m.r), Y = linear(low, high, height - m.b, m.t);
-      const svg = s("svg", { class: "plot", viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": `${key} over training steps` });
+      const svg = s("svg", { class: "plot", viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": `${DATA.labels[key] ?? key} over training steps` });
       for (const t of ticks(low, high, 3)) svg.append(s("line", { class: "grid", x1: m.l, x2: width - m.r, y1: Y(t), y2: Y(t) }), s("text", { x: m.l - 6, y: Y(t) + 4, "text-anchor": "end" }, compact(t)));
       for (const t of ticks(Math.min(...xs), Math.max(...xs), 4).filter(Number.isInteger)) svg.append(s("text", { x: X(t), y: height - 4, "text-anchor": "middle" }, t));
       for (const run of runs.filter((one) => one.data[0].length === 1)) svg.append(s("circle", { cx: X(run.data[0][0]), cy: Y(run.data[1][0]), r: 3, fill: paint(run.r) }));
@@ -30,7 +30,7 @@ function training() {
       return svg;
     });
     say(Math.max(...runs.flatMap((run) => run.data[0])));
-    return h("figure", null, h("h3", null, key), box, value);
+    return h("figure", null, h("h3", { title: key }, DATA.labels[key] ?? key), box, value);
   };
   const grid = h("div", { class: "multiples" }, keys.filter((k) => order(k) < 99).map(plot));
   const rest = keys.filter((k) => order(k) === 99), more = h("div", { class: "multiples" });
