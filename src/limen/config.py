@@ -73,6 +73,7 @@ class SampleSettings(Settings):
     mirror: str | None = Field(None, description="fsspec address (s3://...) that the run folder is copied to")
     share: bool = Field(False, description="several processes fill one run folder, under leases")
     lease_seconds: float = Field(60.0, gt=0, description="without a sign of life, after which a lease is taken over")
+    leave_out_long: bool = Field(False, description="leave problems out whose prompt does not fit the context")
     keep_bad_golds: bool = Field(False, description="sample also problems whose gold answer fails its own verifier")
 
     @field_validator("stop")
@@ -134,6 +135,7 @@ SPEED = frozenset(
         "verify_deadline",
         "flush_seconds",
         "keep_bad_golds",
+        "leave_out_long",
         "need",
         "decoding",
         "gpus",

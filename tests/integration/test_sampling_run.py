@@ -10,7 +10,7 @@ from limen.config import SampleSettings
 from limen.engines.exact import ExactEngine, ResponsesPolicy
 from limen.engines.protocol import Capabilities
 from limen.errors import ConfigError, DataError, ModelError, StoreError
-from limen.measure import counts_from_run, pass_at_k
+from limen.measure import counts_from_run, describe, pass_at_k
 from limen.sampling import sample_run, score_run
 from limen.store import Run
 
@@ -200,6 +200,26 @@ def test_prompts_too_long_for_the_model_are_listed(problems, tmp_path):
     short = Short(ResponsesPolicy(TABLE))
     with pytest.raises(ModelError, match=r"2 prompts do not fit.*context of 20.*a \(4 tokens\)"):
         sample_run(settings(problems, max_tokens=17), tmp_path / "run", short, progress=False)
+    with pytest.raises(ModelError, match="2 prompts do not fit"):
+        sample_run(settings(problems, max_tokens=17, leave_out_long=True), tmp_path / "run", short, progress=False)
+
+
+def test_a_problem_whose_prompt_is_too_long_is_left_out_by_itself(problems, tmp_path):
+    rows = [{"id": "a", "problem": "1+1=", "answer": "2"}, {"id": "c", "problem": "1+1=1+1=", "answer": "2"}]
+    file = tmp_path / "more.jsonl"
+    file.write_text("".join(json.dumps(r) + "\n" for r in rows))
+
+    class Short(ExactEngine):
+        context = 22
+
+    short = Short(ResponsesPolicy(TABLE))
+    run = sample_run(settings(file, max_tokens=17, leave_out_long=True), tmp_path / "run", short, progress=False)
+    assert run.info["left_out"] == {"c": 8}
+    assert {r.problem_id for r in run.rollouts()} == {"a"}
+    table = counts_from_run(run.path)
+    assert table.problem_ids == ("a",)
+    assert any("1 problems were left out" in note for note in table.notes)
+    assert describe(run.path).table.problem_ids == ("a",)
 
 
 def test_scores_are_the_exact_log_probabilities_and_resume(problems, tmp_path):

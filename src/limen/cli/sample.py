@@ -89,6 +89,9 @@ def sample(
     keep_bad_golds: Annotated[
         bool, typer.Option("--keep-bad-golds", rich_help_panel=_RUN, help="Sample also where the gold fails.")
     ] = False,
+    leave_out_long: Annotated[
+        bool, typer.Option("--leave-out-long", rich_help_panel=_RUN, help="Leave out problems that do not fit.")
+    ] = False,
     trust_remote_code: Annotated[
         bool, typer.Option("--trust-remote-code", rich_help_panel=_RUN, help="Run code that comes with the model.")
     ] = False,
@@ -140,6 +143,7 @@ def sample(
         share=share,
         mirror=mirror,
         keep_bad_golds=keep_bad_golds,
+        leave_out_long=leave_out_long,
     )
     run = sample_run(settings, out, progress=not quiet)
     _print(run, as_json)
@@ -273,6 +277,9 @@ def _print(run: Any, as_json: bool) -> None:
     if outcomes:
         typer.echo("  " + ", ".join(f"{name} {count}" for name, count in outcomes.items()))
     typer.echo(f"  truncated {summary['truncated']}")
+    if summary["left_out"]:
+        shown = ", ".join(list(summary["left_out"])[:5])
+        typer.echo(f"  left out, prompts too long: {len(summary['left_out'])} problems ({shown})")
     for alarm in summary["alarms"]:
         typer.echo(f"  ALARM: {alarm}")
     if outcomes:

@@ -100,12 +100,13 @@ class RunReader:
         return found
 
     def problem_ids(self, judged: Iterable[str]) -> list[str]:
-        """Problems that the numbers are about, in the order of the run: of a sampling run all of them, of a
-        training run those with verdicts or samples at this step."""
+        """Problems that the numbers are about, in the order of the run: of a sampling run all that were not
+        left out, of a training run those with verdicts or samples at this step."""
         known = self.run.problem_table().column("problem_id").to_pylist()
         have = set(judged)
         every = self.run.info.get("kind") != "train"
-        return [i for i in known if every or i in have] + sorted(have - set(known))
+        out = self.run.info.get("left_out", {}).keys() - have
+        return [i for i in known if i not in out and (every or i in have)] + sorted(have - set(known))
 
     def sampled(self) -> dict[str, int]:
         """Stored rollouts of each problem; empty where the run keeps none (imported verdicts)."""

@@ -40,6 +40,8 @@ def counts_from_run(
     n, c, unjudged, no_answer, truncated = counts.T
     waiting = np.maximum(np.array([sampled.get(i, 0) for i in ids], dtype=np.int64) - n - unjudged, 0)
     notes = []
+    if out := run.info.get("left_out", {}).keys() - set(ids):
+        notes.append(f"{run.name}: {len(out)} problems were left out of sampling, their prompts being too long")
     if waiting.sum():
         notes.append(f"{run.name}: {int(waiting.sum())} samples have no verdict of {group.verifier} yet")
     if (n == 0).any():

@@ -49,11 +49,31 @@ class Filling:
         self.problems = {p.id: p for p in run.problems()}
         self.alarm, self.drawn = RepeatAlarm(), Counter[str]()
         stored = self._stored()
+        prompts = self.prompts = self._fitting(prompts)
         total = settings.n * len(prompts)
         missing = self._requests(prompts, stored)
-        _check_context(missing, params, engine)
         done = total - sum(len(r.sample_indices) for r in missing)
         self.meter = Meter(f"sampling {run.name}", total, done, progress)
+
+    def _fitting(self, prompts: Sequence[Prompt]) -> list[Prompt]:
+        """The prompts that fit the context together with a response; the others stop the run, or are left out of it."""
+        context: int | None = getattr(self.engine, "context", None)
+        most = self.params.max_tokens
+        long = [p for p in prompts if context is not None and len(p.token_ids) + most > context]
+        if not long:
+            return list(prompts)
+        shown = ", ".join(f"{p.problem_id} ({len(p.token_ids)} tokens)" for p in long[:5])
+        told = (
+            f"{len(long)} prompts do not fit the model's context of {context} tokens together with max_tokens "
+            f"{most}: {shown}{', ...' if len(long) > 5 else ''}"
+        )
+        if not self.settings.leave_out_long or len(long) == len(prompts):
+            raise ModelError(f"{told}. Lower max_tokens, or leave them out (--leave-out-long)")
+        self.run.info["left_out"] = {p.problem_id: len(p.token_ids) for p in long}
+        self.run.save()
+        log.warning("%s: left out: %s", self.run.name, told)
+        gone = self.run.info["left_out"]
+        return [p for p in prompts if p.problem_id not in gone]
 
     def fill(self) -> None:
         """Judge what an earlier start left unjudged, and sample what is missing."""
@@ -167,19 +187,6 @@ class Filling:
             params=self.params,
             engine=self.engine.name,
             logprobs=sample.logprobs,
-        )
-
-
-def _check_context(requests: Sequence[SampleRequest], params: SamplingParams, engine: Engine) -> None:
-    context: int | None = getattr(engine, "context", None)
-    if context is None:
-        return
-    long = [r.prompt for r in requests if len(r.prompt.token_ids) + params.max_tokens > context]
-    if long:
-        shown = ", ".join(f"{p.problem_id} ({len(p.token_ids)} tokens)" for p in long[:5])
-        raise ModelError(
-            f"{len(long)} prompts do not fit the model's context of {context} tokens together with max_tokens "
-            f"{params.max_tokens}: {shown}{', ...' if len(long) > 5 else ''}. Lower max_tokens, or leave them out"
         )
 
 

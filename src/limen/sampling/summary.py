@@ -25,6 +25,7 @@ def summarize(run: Run) -> dict[str, Any]:
         "outcomes": dict(sorted(Counter(v["outcome"] for v in verdicts if v["verifier"] == version).items())),
         "finish_reasons": dict(sorted(reasons.items())),
         "truncated": reasons["length"],
+        "left_out": run.info.get("left_out", {}),
         "alarms": run.info.get("alarms", []),
         "last": run.info.get("last", {}),
     }
