@@ -19,10 +19,11 @@ lab = typer.Typer(
 
 def register(app: typer.Typer) -> None:
     """Add `limen demo` and `limen lab ...` to `app`."""
-    from limen.cli import lab_bandit, lab_gallery
+    from limen.cli import lab_bandit, lab_frontier, lab_gallery
 
     lab_bandit.register(app, lab)
     lab_gallery.register(lab)
+    lab_frontier.register(lab)
     app.command("demo")(demo)
     app.add_typer(lab)
 

@@ -39,6 +39,9 @@ class SELFCallback(TrainerCallback):  # type: ignore[misc]
             from limen.train.extra_losses import snapshot
 
             t.reference = snapshot(t.accelerator.unwrap_model(t.model))
+        spent = sum(t.counters[k] for k in ("tokens_generated", "tokens_screened", "tokens_stored"))
+        if args.token_budget is not None and spent >= args.token_budget:
+            control.should_training_stop = True
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         if not logs or "train_runtime" in logs:

@@ -23,7 +23,8 @@ class SELFConfig(GRPOConfig):  # type: ignore[misc]
     without it `base_n` responses per training prompt are drawn once before training. `run_dir`: where rollouts,
     verdicts, metrics and base responses are stored (default: `limen/` in `output_dir`); `record_rollouts` false
     keeps only the metrics. `grad_ratio_steps`: optimizer steps between two measurements of ‖g_KL‖/‖g_RL‖ (each costs
-    one backward pass of the KL term; 0: never).
+    one backward pass of the KL term; 0: never). `token_budget`: training ends after the step that brings the generated
+    tokens (groups, screening, stored base responses) to this number.
     """
 
     algorithm: str = "self"
@@ -59,6 +60,7 @@ class SELFConfig(GRPOConfig):  # type: ignore[misc]
     run_name_in_store: str | None = field(default=None, metadata={"help": "Policy name of the stored rollouts."})
     record_rollouts: bool = field(default=True, metadata={"help": "Store every training rollout with its verdict."})
     grad_ratio_steps: int = field(default=10, metadata={"help": "Steps between measurements of the gradient ratio."})
+    token_budget: int | None = field(default=None, metadata={"help": "End once so many tokens are generated."})
     stop_strings: list[str] | None = field(default=None, metadata={"help": "A response ends where one of them does."})
 
     def __post_init__(self) -> None:

@@ -257,6 +257,7 @@ def _log_batch(t: Any, parts: list[Part], found: Screened, tally: Tally) -> None
         metrics["reward_true"].append(sum(x == "correct" for x in true) / len(true))
     t.counters["unjudged"] += tally.unjudged
     t.count("tokens/generate", float(tally.sampled_tokens))
+    t.counters["tokens_generated"] += tally.sampled_tokens
 
 
 def _count_screening(t: Any, found: Screened) -> None:
@@ -265,6 +266,7 @@ def _count_screening(t: Any, found: Screened) -> None:
     metrics["screen_unjudged"].append(float(found.unjudged))
     t.counters["screen_unjudged"] += found.unjudged
     t.count("tokens/screen", float(found.tokens))
+    t.counters["tokens_screened"] += found.tokens
 
 
 def _record(t: Any, rows: list[Row], out: dict[str, Any], verdicts: list[Any], filler: Tensor) -> None:

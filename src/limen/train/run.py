@@ -22,6 +22,9 @@ T = TypeVar("T")
 Progress = Callable[[int, int, Mapping[str, float]], None]
 """Called after each step with (step, steps, metrics)."""
 
+TOKENS = ("tokens_generated", "tokens_screened", "tokens_stored")
+"""Counters in run.json: tokens of the groups, of the screening, and of the stored base responses."""
+
 FREE = ("steps", "out", "name", "trackers", "keep_checkpoints", "verifier_workers", "verifier_deadline", "probe")
 """Settings that may differ when a run is gone on with; `steps` only where the step size does not depend on it."""
 
@@ -36,7 +39,7 @@ def train(settings: TrainSettings, resume: bool | None = None, progress: Progres
     Raises `ConfigError` where the folder holds a run with other settings, `DataError`, `ModelError`.
     """
     run, checkpoint = on_main_first(settings, lambda: open_run(settings, resume), lambda: _look(settings))
-    if run.info["status"] == "done" and int(run.info.get("steps_done", 0)) >= settings.steps:
+    if run.info["status"] == "done" and (_spent(settings, run) or int(run.info.get("steps_done", 0)) >= settings.steps):
         return run
     with quiet():
         loaded, problems, prompts = prepare(settings)
@@ -48,6 +51,12 @@ def train(settings: TrainSettings, resume: bool | None = None, progress: Progres
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
         save_model(trainer, run.path / "model", loaded.tokenizer)
     return on_main_first(settings, lambda: _finish(trainer, run.path), lambda: Run.open(run.path))
+
+
+def _spent(settings: TrainSettings, run: Run) -> bool:
+    """Whether the run ended because its tokens were spent."""
+    counters = run.info.get("counters", {})
+    return settings.token_budget is not None and sum(counters.get(k, 0) for k in TOKENS) >= settings.token_budget
 
 
 def on_main_first(settings: TrainSettings, main: Callable[[], T], others: Callable[[], T]) -> T:
@@ -243,7 +252,8 @@ def make_config(settings: TrainSettings, loaded: Any, folder: Path) -> Any:
         **a.config_fields(),
         "output_dir": str(folder), "run_dir": str(folder), "run_name_in_store": s.policy, "run_name": s.policy,
         "base_responses": s.base_responses, "base_n": s.base_n, "record_rollouts": s.record_rollouts,
-        "grad_ratio_steps": s.grad_ratio_steps, "stop_strings": _stop(s, loaded.tokenizer),
+        "grad_ratio_steps": s.grad_ratio_steps, "token_budget": s.token_budget,
+        "stop_strings": _stop(s, loaded.tokenizer),
         "per_device_train_batch_size": rows // (s.accumulation * world),
         "gradient_accumulation_steps": s.accumulation, "steps_per_generation": s.accumulation,
         "num_iterations": s.iterations, "num_generations": s.group_size,

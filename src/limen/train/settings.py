@@ -140,6 +140,9 @@ class TrainSettings(Settings):
     stop: list[str] | None = None
     """Stop strings; those of the template unless given."""
     steps: Count = 500
+    token_budget: Count | None = None
+    """Training ends after the step that brings the generated tokens to this (groups, screening and the stored base
+    responses), if `steps` did not end it before. The schedule of the learning rate still runs over `steps`."""
     save_steps: Count = 100
     keep_checkpoints: Count = 2
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0

@@ -177,6 +177,7 @@ def begin(t: Any, resume: Any) -> str | None:
     t.accelerator.wait_for_everyone()
     if _ever(t.args, "forward_kl_beta"):
         t.base = base_draw.prepare(t)
+        t.counters["tokens_stored"] = sum(len(r.token_ids) for rs in t.base.by_problem.values() for r in rs)
     if _ever(t.args, "reverse_kl_beta"):
         t.reference = _reference(t, checkpoint)
     return checkpoint

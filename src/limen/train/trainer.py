@@ -51,6 +51,7 @@ class SELFTrainer(GRPOTrainer):  # type: ignore[misc]
         self.known_prompt_ids = {k: list(v) for k, v in (prompt_ids or {}).items()}
         self.algorithm: Algorithm = args.resolved()
         self.counters = {"no_survivors": 0, "unjudged": 0, "screen_unjudged": 0}
+        self.counters |= {"tokens_generated": 0, "tokens_screened": 0, "tokens_stored": 0}
         self.begun_phases: list[int] = []
         self.last_metrics: dict[str, float] = {}
         self.recorder: Any = None
