@@ -9,7 +9,6 @@ import time
 
 import pytest
 
-import limen.engines.draw  # noqa: F401  torch, before the processes fork
 from limen.config import SampleSettings
 from limen.engines.exact import ExactEngine, ResponsesPolicy
 from limen.errors import StoreError
@@ -57,13 +56,14 @@ def check(path):
 
 
 @pytest.fixture
-def fork():
-    return multiprocessing.get_context("fork")
+def spawn():
+    """Fresh processes: what other tests left in this one (gRPC, a browser) does not survive a fork."""
+    return multiprocessing.get_context("spawn")
 
 
-def test_two_processes_divide_the_work(tmp_path, fork):
-    wanted, path, results = settings(tmp_path), tmp_path / "run", fork.Queue()
-    workers = [fork.Process(target=work, args=(wanted, path, 0.004, results)) for _ in range(2)]
+def test_two_processes_divide_the_work(tmp_path, spawn):
+    wanted, path, results = settings(tmp_path), tmp_path / "run", spawn.Queue()
+    workers = [spawn.Process(target=work, args=(wanted, path, 0.004, results)) for _ in range(2)]
     for worker in workers:
         worker.start()
     done = [results.get(timeout=120) for _ in workers]
@@ -74,13 +74,14 @@ def test_two_processes_divide_the_work(tmp_path, fork):
     check(path)
 
 
-def test_the_work_of_a_killed_process_is_done_by_another(tmp_path, fork):
-    wanted, path, results = settings(tmp_path), tmp_path / "run", fork.Queue()
-    doomed = fork.Process(target=work, args=(wanted, path, 0.02))
+def test_the_work_of_a_killed_process_is_done_by_another(tmp_path, spawn):
+    wanted, path, results = settings(tmp_path), tmp_path / "run", spawn.Queue()
+    doomed = spawn.Process(target=work, args=(wanted, path, 0.02))
     doomed.start()
     while not list(path.glob("rollouts/*.parquet")):
+        assert doomed.is_alive()
         time.sleep(0.01)
-    other = fork.Process(target=work, args=(wanted, path, 0.0, results))
+    other = spawn.Process(target=work, args=(wanted, path, 0.0, results))
     other.start()
     os.kill(doomed.pid, signal.SIGKILL)
     doomed.join()
