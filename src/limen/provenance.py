@@ -72,7 +72,8 @@ def _dirty() -> bool | None:
 def _hardware() -> dict[str, Any]:
     info: dict[str, Any] = {"cpus": os.cpu_count(), "machine": platform.machine(), "processor": _cpu_name()}
     torch = sys.modules.get("torch")
-    if hasattr(torch, "cuda") and torch.cuda.is_available():  # another thread may be importing it
+    # Another thread may be importing it: then it has no `cuda` yet.
+    if torch is not None and hasattr(torch, "cuda") and torch.cuda.is_available():
         info["gpus"] = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     return info
 
