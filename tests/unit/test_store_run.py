@@ -190,3 +190,15 @@ def test_row_conversion_is_total():
     one = rollout(token_ids=None, logprobs=None)
     row = {**rollout_row(one), "stop": None}
     assert row_rollout(row).params.stop == ()
+
+
+def test_a_start_beside_another_or_after_one_that_died_while_writing(tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / ".run.json.123-0.tmp").write_text("{")
+    assert Run.create(folder, "sample", "run", {}).info["status"] == "running"
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "notes.txt").write_text("mine")
+    with pytest.raises(StoreError, match="not empty and not a run folder"):
+        Run.create(other, "sample", "run", {})

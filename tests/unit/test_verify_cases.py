@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from limen.errors import DataError
-from limen.verify import VerifierPool
+from limen.verify import VerifierPool, judge
 from limen.verify.bench import own_cases, read_cases
 
 CASES = own_cases()
@@ -48,3 +48,17 @@ def test_bad_case_files_are_one_clear_error(tmp_path):
         read_cases(path)
     with pytest.raises(DataError, match="cannot be read"):
         read_cases(tmp_path / "none.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "outcome"),
+    [
+        ("2 x \\left(2 + \\pi\\right)", "4 x + 2 \\pi x", "correct"),  # x(2 + pi) is a product
+        ("x(2+3)", "5x", "correct"),
+        ("f(2)", "2f", "wrong"),  # f(2) is a call
+        ("e^{6 \\pi^{2}}", "1 + e^{6 \\pi^{2}}", "unjudged"),  # 50 digits do not tell them apart
+        ("e^{5 \\pi}", "1 + e^{5 \\pi}", "wrong"),
+    ],
+)
+def test_products_with_a_bracket_and_parts_that_are_lost(gold, answer, outcome):
+    assert judge(gold, f"\\boxed{{{answer}}}").outcome == outcome

@@ -27,6 +27,11 @@ from limen.store.writer import ShardWriter, write_json, write_table
 from limen.types import Problem, Prompt, Rollout
 
 
+def _passing(file: Path) -> bool:
+    """A file that another process is writing (it may be starting the same run just now), or died while writing."""
+    return file.name.startswith(".") and file.name.endswith(".tmp")
+
+
 class Run:
     """A run folder. `create` starts one (or returns it if it is there), `open` reads one.
 
@@ -47,7 +52,7 @@ class Run:
             run.info.setdefault("sessions", []).append(provenance())
             run.save()
             return run
-        if path.exists() and any(path.iterdir()):
+        if path.exists() and any(not _passing(f) for f in path.iterdir()):
             raise StoreError(f"{path} is not empty and not a run folder (no run.json): choose another folder")
         info = {
             "schema": SCHEMA_VERSION,
