@@ -44,10 +44,13 @@ def in_slice(commands: Mapping[str, Sequence[str]], jobs: int, seconds: float | 
     env = {**os.environ, "OMP_NUM_THREADS": str(threads)}
     end = None if seconds is None else time.monotonic() + seconds
 
+    children: list[subprocess.Popen[bytes]] = []
+
     def one(command: Sequence[str]) -> str:
         if end is not None and time.monotonic() >= end:
             return "waiting"
         child = subprocess.Popen(list(command), stdout=sys.stderr, env=env, start_new_session=True)
+        children.append(child)
         try:
             code = child.wait(None if end is None else max(0.0, end - time.monotonic()))
         except subprocess.TimeoutExpired:
@@ -57,8 +60,14 @@ def in_slice(commands: Mapping[str, Sequence[str]], jobs: int, seconds: float | 
             print(f"failed with exit code {code}: {' '.join(command)}", file=sys.stderr, flush=True)
         return "failed" if code else "done"
 
-    with ThreadPoolExecutor(max_workers=jobs) as pool:
+    pool = ThreadPoolExecutor(max_workers=jobs)
+    try:
         return dict(zip(commands, pool.map(one, commands.values()), strict=True))
+    finally:  # an interrupt reaches this process alone: the children are sessions of their own
+        pool.shutdown(wait=False, cancel_futures=True)
+        for child in children:
+            if child.poll() is None:
+                _stop(child)
 
 
 def _stop(child: subprocess.Popen[bytes]) -> None:
