@@ -120,6 +120,12 @@ def test_page_of_collected_files(tmp_path, monkeypatch):
     grpo = next(r for r in rows if r.startswith("| grpo | 0 |"))
     assert grpo.startswith("| grpo | 0 | 0.250 | 0.250 | 1 | 0 | 1 | 2 |")  # P E S O
     assert "| sum | base | 0.250 | 0.500 | 0.250 (7) | 0.300 |" in rows
+    # SELF has 5 of 16 right and solves 3 of 4; GRPO 4 of 16; the base's two draws 3 of 16 each, 2 of 4 problems, and
+    # pooled over 8 samples at k = 4: 1 - C(4,4)/C(8,4) = 69/70 and 1 - C(6,4)/C(8,4) = 55/70 in those two
+    won = next(r for r in rows if r.startswith("| self | 0, 1 |"))
+    assert won.startswith(f"| self | 0, 1 | {5 / 16 - 4 / 16 + 0.02:+.3f} [")
+    assert f"| {3 / 4 - (69 / 70 + 55 / 70) / 4:+.3f} [" in won  # pass@4 of c = 2, 2, 1 of 4 is 1 each
+    assert won.endswith("| reached |")
     # thirds of the six points from step 2 on: .65 - .25 = .4, and .44 with the other seed; t(1) = 12.7
     assert "| Δ⁺ falls | opposite | +0.42 [+0.166, +0.674] | 0.263 |" in rows
 

@@ -94,7 +94,7 @@ def smollm2_page(
     hardware = (made.get("hardware") or {}).get("gpus") or [(made.get("hardware") or {}).get("processor")]
     study = {**first["study"], "M": base.M, "tasks": len(set(base.task_P))}
     lines = [_HEAD.format(commit=str(made.get("commit"))[:7], hardware=hardware[0], **study)]
-    lines += [*_main_table(draws, tables), "", "## By task, and what guessing scores", ""]
+    lines += [*_main_table(draws, tables), *_prize_table(draws, tables), "", "## By task, and what guessing scores", ""]
     lines += [*_task_table(base, tables, first["chance"]), "", "## Dynamics", "", _DYNAMICS]
     for name, fs in found.items():
         lines += ["", f"**{name}**", "", "| trend of the paper | by the rule | change (95% over seeds) | from |",
@@ -118,6 +118,26 @@ def _main_table(draws: Sequence[CountTable], tables: Tables) -> list[str]:
         cells = [_interval([_value(t, k) for t in by_seed.values()]) for k in ks]
         lines.append(_line([f"**{method}**", f"mean of {len(by_seed)}", *cells, *[""] * 6]))
     return lines
+
+
+def _prize_table(draws: Sequence[CountTable], tables: Tables) -> list[str]:
+    """The frontier's prize, by its own rule, for every method that shares seeds with GRPO."""
+    from limen.lab.frontier_rule import WITHIN, n_max, prize
+
+    grpo = tables.get("grpo", {})
+    lines: list[str] = []
+    for method, by_seed in tables.items():
+        seeds = sorted(set(by_seed) & set(grpo))
+        if method != "grpo" and seeds:
+            found = prize([by_seed[s] for s in seeds], [grpo[s] for s in seeds], draws)
+            gaps = [f"{g.value:+.3f} [{g.problems[0]:+.3f}, {g.problems[1]:+.3f}]" for g in (found.one, found.most)]
+            lines.append(_line([method, ", ".join(map(str, seeds)), *gaps, found.verdict]))
+    if not lines:
+        return []
+    k = n_max([draws[0], *(t for by_seed in tables.values() for t in by_seed.values())])
+    head = ["policy", "seeds", f"pass@1 above GRPO's less {WITHIN}", f"pass@{k} above the base's", "prize"]
+    words = "The prize of the frontier, by `src/limen/lab/frontier_rule.py` (95% intervals over problems):"
+    return ["", words, "", _line(head), "|" + "---|" * len(head), *lines]
 
 
 def _line(cells: Sequence[str]) -> str:
