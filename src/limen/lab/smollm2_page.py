@@ -236,6 +236,7 @@ def _task_panel(ax: Any, task: str, base: CountTable, tables: Tables, guess: Any
     if guess:
         ax.plot(guess["k"], guess["pooled"], color="0.6", linestyle=":", label="pooled answers")
     ax.set_xscale("log", base=2)
+    ax.xaxis.set_major_formatter(lambda v, _: f"{v:g}")
     ax.set_ylim(0, 1)
     titled(ax, task, "pass@k", "k")
     for name, each in lines.items():
