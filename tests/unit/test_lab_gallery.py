@@ -7,6 +7,7 @@ import pytest
 from test_lab_claims import GRPO, SELF, study, training
 
 from limen.errors import ConfigError, DataError
+from limen.lab.evidence import Evidence
 from limen.lab.gallery import ITEMS, find, listing, make
 
 SERIES = {"grpo-constant": [(50, SELF), (100, GRPO)], "self-constant": [(50, SELF), (100, SELF)]}
@@ -103,6 +104,16 @@ def test_every_number_is_accounted_for():
     states = {(p, item): state for p, item, _, state in listing({})}
     assert states["RBP", "figure 9"] == "ready"
     assert "limen lab modes" in states["RBP", "figure 15"]
+
+
+def test_what_needs_a_study_s_folder_is_not_called_ready_from_its_digest(tmp_path):
+    one = study(SERIES, "dynamics")
+    states = {item: state for p, item, _, state in listing({"dynamics": [one]}) if p == "RBP"}
+    assert states["figure 1"] == "ready"
+    assert "not its digest" in states["figure 7"]
+    (tmp_path / "seed-0" / "train-grpo-constant").mkdir(parents=True)
+    whole = Evidence("dynamics", one.doc, tmp_path / "dynamics.json")
+    assert {item: s for p, item, _, s in listing({"dynamics": [whole]}) if p == "RBP"}["figure 7"] == "ready"
 
 
 def test_reads_what_lies_in_a_folder(tmp_path):

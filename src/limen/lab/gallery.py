@@ -32,6 +32,8 @@ class Item:
     why_not: str = ""
     every: bool = False
     """Made once for each study of the kind (figure 10: each model)."""
+    runs: bool = False
+    """Made from the training runs of the study's folder, which no digest holds."""
 
 
 def _training_figure(number: int) -> Draw:
@@ -113,15 +115,15 @@ OF_METHODS = ("methods", "demo")
 
 ITEMS: tuple[Item, ...] = (
     Item("rbp", "figure", 1, "coverage over training", ("dynamics",), figures.coverage_over_training),
-    Item("rbp", "figure", 2, "learning dynamics of GRPO", ("dynamics",), _training_figure(2)),
+    Item("rbp", "figure", 2, "learning dynamics of GRPO", ("dynamics",), _training_figure(2), runs=True),
     Item("rbp", "figure", 3, "interference against the change of coverage", ("between", "dynamics"), _between(3)),
     Item("rbp", "figure", 4, "perplexity during training", ("between", "dynamics"), _between(4)),
     Item("rbp", "figure", 5, "what one step does to likely and unlikely actions", (), _bandit),
     Item("rbp", "figure", 6, "from code to language", ("modes",), _modes),
-    Item("rbp", "figure", 7, "clip violations", ("dynamics",), _training_figure(7)),
-    Item("rbp", "figure", 8, "learning dynamics of GRPO and SELF", ("dynamics",), _training_figure(8)),
+    Item("rbp", "figure", 7, "clip violations", ("dynamics",), _training_figure(7), runs=True),
+    Item("rbp", "figure", 8, "learning dynamics of GRPO and SELF", ("dynamics",), _training_figure(8), runs=True),
     Item("rbp", "figure", 9, "REINFORCE against likelihood on the bandit", (), _bandit),
-    Item("rbp", "figure", 10, "dynamics of each model (a study each)", ("dynamics",), _training_figure(2), every=True),
+    Item("rbp", "figure", 10, "dynamics of each model", ("dynamics",), _training_figure(2), every=True, runs=True),
     Item("rbp", "figure", 11, "pass@k curves of base, GRPO and SELF", BOTH, figures.curves),
     Item("rbp", "figure", 12, "W-REINFORCE over training", ("methods",), figures.w_reinforce),
     Item("rbp", "figure", 13, "cost of a step", (*BOTH, "dynamics"), figures.cost),
@@ -187,7 +189,8 @@ def listing(studies: Mapping[str, Sequence[Evidence]]) -> list[tuple[str, str, s
         if i.why_not:
             state = f"not made: {i.why_not}"
         elif not i.kinds or any(k in studies for k in i.kinds):
-            state = "ready"
+            holds = [e for k in i.kinds for e in studies.get(k, ()) if any(e.path.parent.glob("seed-*/train-*"))]
+            state = "ready" if holds or not i.runs else f"needs the folder of `{MAKERS[i.kinds[0]]}`, not its digest"
         else:
             state = "needs " + " or ".join(f"`{MAKERS[k]}`" for k in i.kinds)
         rows.append((i.paper.upper(), f"{i.what} {i.number}", i.title, state))
