@@ -214,10 +214,10 @@ def formulas(draw, depth=3):
 def test_rewritten_formulas_agree_and_changed_ones_do_not(formula, rewrite):
     gold, answer = sympy.latex(formula), sympy.latex(rewrite(formula))
     decision = MATH.quick(gold, answer, {})
-    assert decision is None or decision.outcome == "correct", (gold, answer, decision)
+    assert decision is None or decision.outcome in ("correct", "unjudged"), (gold, answer, decision)
     for changed in (formula + 1, formula + X, 2 * formula if formula != 0 else sympy.Integer(1)):
         decision = MATH.quick(gold, sympy.latex(changed), {})
-        assert decision is None or decision.outcome == "wrong", (gold, sympy.latex(changed), decision)
+        assert decision is None or decision.outcome in ("wrong", "unjudged"), (gold, sympy.latex(changed), decision)
 
 
 def test_nearly_all_of_sympys_latex_is_read():
