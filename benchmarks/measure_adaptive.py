@@ -2,12 +2,14 @@
 
     limen sample --model tiny --problems 'arithmetic:all?split=test&size=300' -n 256 --out runs/a
     limen sample --model tiny --problems 'arithmetic:all?split=test&size=300' -n 256 --seed 1 --out runs/b
-    python benchmarks/measure_adaptive.py runs/a runs/b [--figure adaptive.png]
+    python benchmarks/measure_adaptive.py runs/a runs/b [--figure adaptive.png] [--simulate 150]
 
 The stopping rule is replayed on the stored order of samples, so both ways see the very same responses. A problem stops
 at its r-th success ("one by one"), or at the end of the block in which that falls, with the blocks that `limen sample
 --stop-after-successes` draws (the samples after the r-th success cost tokens and are not counted). Prints a Markdown
-table; the two runs stand for base and trained policy in the support table.
+table; the two runs stand for base and trained policy in the support table. `--simulate` draws that many benchmarks with
+the success rates of both runs pooled (0 stands for 0, .001 or .003 with equal chances): how often the interval over
+samples covers the truth, and its mean half-width.
 """
 
 import argparse
@@ -66,6 +68,7 @@ def main():
     parser.add_argument("base")
     parser.add_argument("trained")
     parser.add_argument("--figure", help="PNG of half-width against tokens")
+    parser.add_argument("--simulate", type=int, default=0, help="benchmarks to simulate")
     args = parser.parse_args()
     runs = {name: load(path) for name, path in (("base", args.base), ("trained", args.trained))}
     n = runs["base"][1].shape[1]
@@ -92,6 +95,33 @@ def main():
         print(f"| {rule} | {how} | {cells} |")
     if args.figure:
         draw(points, ks, args.figure)
+    if args.simulate:
+        right = sum(correct.sum(axis=1) for _, correct, _ in runs.values())
+        simulate(right / (2 * n), n, ks, args.simulate)
+
+
+def simulate(rates, n, ks, runs):
+    """Coverage and mean half-width of the interval over samples, fixed n and each r."""
+    rng = np.random.default_rng(0)
+    p = np.where(rates == 0, rng.choice([0, 0.001, 0.003], size=rates.size), rates)
+    truth = (1 - (1 - p[:, None]) ** np.array(ks)).mean(axis=0)
+    ids = [str(i) for i in range(p.size)]
+    heads = " | ".join(f"half-width pass@{k} | covers" for k in ks)
+    print(f"\n| rule | {heads} |\n" + "|---" * (1 + 2 * len(ks)) + "|")
+    for r in (None, 1, 2, 4):
+        hits, width = np.zeros(len(ks)), np.zeros(len(ks))
+        for seed in range(runs):
+            if r is None:
+                table = CountTable.of("x", ids, n, rng.binomial(n, p))
+            else:
+                at = rng.geometric(np.maximum(p, 1e-12)[:, None], size=(p.size, r)).clip(max=n + 1).cumsum(axis=1)
+                c = (at <= n).sum(axis=1)
+                table = CountTable.of("x", ids, np.where(c == r, np.minimum(at[:, -1], n), n), c, stop=StopRule(r, n))
+            curve = pass_curve(table, ks, draws=200, seed=seed, over="samples")
+            hits += (curve.low_K <= truth) & (truth <= curve.high_K)
+            width += (curve.high_K - curve.low_K) / 2
+        cells = " | ".join(f"{w / runs:.4f} | {h / runs:.2f}" for w, h in zip(width, hits, strict=True))
+        print(f"| {'fixed n' if r is None else f'r = {r}'} | {cells} |")
 
 
 def draw(points, ks, file):

@@ -209,15 +209,23 @@ def formulas(draw, depth=3):
     return a + b if kind == "add" else a * b if kind == "mul" else a / (b**2 + 1)
 
 
+def beyond_the_digits(formula):
+    """Whether a number e^x of it is so large that e^x + 1 is not told from it: then no verdict is the right one."""
+    return any(e.args[0].is_number and abs(sympy.re(e.args[0].evalf())) > 130 for e in formula.atoms(sympy.exp))
+
+
 @given(formulas(), st.sampled_from([sympy.expand, sympy.factor, sympy.together, sympy.trigsimp]))
 @settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
 def test_rewritten_formulas_agree_and_changed_ones_do_not(formula, rewrite):
     gold, answer = sympy.latex(formula), sympy.latex(rewrite(formula))
     decision = MATH.quick(gold, answer, {})
-    assert decision is None or decision.outcome in ("correct", "unjudged"), (gold, answer, decision)
+    assert decision is None or decision.outcome == "correct", (gold, answer, decision)
     for changed in (formula + 1, formula + X, 2 * formula if formula != 0 else sympy.Integer(1)):
         decision = MATH.quick(gold, sympy.latex(changed), {})
-        assert decision is None or decision.outcome in ("wrong", "unjudged"), (gold, sympy.latex(changed), decision)
+        if decision is not None and decision.outcome == "unjudged":
+            assert beyond_the_digits(formula), (gold, sympy.latex(changed), decision)
+            continue
+        assert decision is None or decision.outcome == "wrong", (gold, sympy.latex(changed), decision)
 
 
 def test_nearly_all_of_sympys_latex_is_read():

@@ -56,7 +56,8 @@ def test_bad_case_files_are_one_clear_error(tmp_path):
         ("2 x \\left(2 + \\pi\\right)", "4 x + 2 \\pi x", "correct"),  # x(2 + pi) is a product
         ("x(2+3)", "5x", "correct"),
         ("f(2)", "2f", "wrong"),  # f(2) is a call
-        ("e^{6 \\pi^{2}}", "1 + e^{6 \\pi^{2}}", "unjudged"),  # 50 digits do not tell them apart
+        ("e^{6 \\pi^{2}}", "1 + e^{6 \\pi^{2}}", "wrong"),  # equal in their first 25 digits
+        ("e^{30 \\pi^{2}}", "1 + e^{30 \\pi^{2}}", "unjudged"),  # in more than 120
         ("e^{5 \\pi}", "1 + e^{5 \\pi}", "wrong"),
     ],
 )

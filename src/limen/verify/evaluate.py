@@ -1,4 +1,4 @@
-"""Value of a node to 50 digits, with chosen values for its symbols. Every step is bounded in time and memory."""
+"""Value of a node to 120 digits, with chosen values for its symbols. Every step is bounded in time and memory."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from mpmath.ctx_mp import MPContext
 from limen.verify.exact import Undecided, exact
 from limen.verify.nodes import Node, is_scalar, names, walk
 
-DIGITS = 50
-_CANCELLED = 1e-40
-_SAME = 1e-25
+DIGITS = 120
+_CANCELLED = 1e-90
+_SAME = 1e-60
 _LARGEST_EXPONENT = 1e6
 _local = threading.local()
 
@@ -30,7 +30,7 @@ def context() -> Any:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Equal up to the rounding of 50 digits: relative, never absolute."""
+    """Equal up to the rounding of 120 digits: relative, never absolute."""
     if a == b:
         return True
     largest = max(abs(a), abs(b))
@@ -115,7 +115,7 @@ class Evaluator:
         total = a + b
         small, large = sorted((abs(a), abs(b)))
         if 0 < small < _SAME * large:
-            raise Undecided("one part is lost beside the other")  # e^(6 pi^2) + 1 would be e^(6 pi^2)
+            raise Undecided("one part is lost beside the other")  # e^(30 pi^2) + 1 would be e^(30 pi^2)
         if total != 0 and abs(total) <= _CANCELLED * max(abs(a), abs(b)):
             return self.ctx.mpf(0)
         return total

@@ -1,4 +1,4 @@
-"""Equality of two values: rational first, then decimals by policy, then 50 digits."""
+"""Equality of two values: rational first, then decimals by policy, then 120 digits."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def _irrationals(gold: Node, answer: Node, policy: MathOptions) -> Result:
 
 
 def _beyond_digits(gold: Node, answer: Node) -> bool:
-    """True if one side is a rational number too long for its exact value: 50 digits do not tell 10^9999 from its
+    """True if one side is a rational number too long for its exact value: 120 digits do not tell 10^9999 from its
     neighbour."""
     return any(n[0] == "pow" and is_number(n) and _long(n) for x in (gold, answer) for n in walk(x)) or any(
         n[0] == "fn" and n[1] in ("factorial", "binom") and is_number(n) and exact(n) is None
