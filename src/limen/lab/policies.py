@@ -157,7 +157,9 @@ def in_processes(commands: Sequence[Sequence[str]], jobs: int) -> None:
     """Run `limen COMMAND`s, `jobs` at a time, each with its share of the cores."""
     import os
 
-    threads = max(1, (os.cpu_count() or 1) // jobs)
+    from limen.lab.slices import cores
+
+    threads = max(1, cores() // jobs)
 
     def one(command: Sequence[str]) -> None:
         env = {**os.environ, "OMP_NUM_THREADS": str(threads)}

@@ -34,13 +34,18 @@ GRACE = 10.0
 """Seconds between asking a process to end and making it."""
 
 
+def cores() -> int:
+    """Processor cores that this process may use: fewer than the machine's where it was pinned to some."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def in_slice(commands: Mapping[str, Sequence[str]], jobs: int, seconds: float | None = None) -> dict[str, str]:
     """Run each command (whole argument list), `jobs` at a time, each with its share of the cores, until `seconds`.
 
     Returns by name: done, failed, cut (it was ended by the deadline) or waiting (never begun). A run that is cut goes
     on from its last checkpoint when the same command is given again.
     """
-    threads = max(1, (os.cpu_count() or 1) // jobs)
+    threads = max(1, cores() // jobs)
     env = {**os.environ, "OMP_NUM_THREADS": str(threads)}
     end = None if seconds is None else time.monotonic() + seconds
 
