@@ -81,6 +81,7 @@ class Request:
     prompt: tuple
     params: SamplingParams
     output: list = field(default_factory=list)
+    seen: list = field(default_factory=list)
     logprobs: list = field(default_factory=list)
 
 
@@ -124,6 +125,7 @@ class LLM:
             assert request.params.temperature == 0.0
             token = int(row.argmax())
             request.output.append(token)
+            request.seen.append(-1)  # as vLLM's, which plans a step before the tokens of the last have come
             request.logprobs.append({token: types.SimpleNamespace(logprob=float(logs[token]))})
             if (output := self._finished(request)) is not None:
                 finished.append((request, output))
@@ -157,7 +159,7 @@ class LLM:
             request = self.waiting.pop(0)
             index = holes.pop(0) if holes else len(self.batch)
             self.batch[index : index + 1] = [request]
-            added.append((index, request.params, request.prompt, request.output))
+            added.append((index, request.params, request.prompt, request.seen))
         removed = list(holes)
         while holes:
             while self.batch and self.batch[-1] is None:

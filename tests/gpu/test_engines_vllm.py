@@ -74,6 +74,10 @@ def test_resume_and_top_up(subject, tmp_path):
     suite.check_resume_and_top_up(subject, tmp_path)
 
 
+def test_no_step_waits_for_the_tokens_of_the_last(subject):
+    assert subject.engine.llm.collective_rpc("limen_lengths_suffice") == [True]
+
+
 def asks(tokenizer, n):
     return [
         SampleRequest(

@@ -1,5 +1,7 @@
 """limen's side of the vLLM engine passes the suite of all engines around a tabular policy."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -52,6 +54,18 @@ def test_rollouts_are_those_of_the_exact_engine(subject, params):
         w = want.pop((s.problem_id, s.sample_index))
         assert (s.token_ids, s.text, s.finish_reason) == (w.token_ids, w.text, w.finish_reason)
     assert not want
+
+
+def test_the_worker_is_told_that_nobody_reads_the_drawn_tokens(subject):
+    from limen.engines.vllm_draw import DrawWorker
+
+    worker, batch = DrawWorker(), SimpleNamespace(logitsprocs_need_output_token_ids=True)
+    worker.model_runner = SimpleNamespace(input_batch=batch)
+    assert worker.limen_lengths_suffice()
+    assert batch.logitsprocs_need_output_token_ids is False
+    del batch.logitsprocs_need_output_token_ids
+    assert not worker.limen_lengths_suffice()
+    assert not DrawWorker().limen_lengths_suffice()
 
 
 def test_few_wait_and_what_is_given_up_is_aborted(subject):

@@ -24,6 +24,7 @@ from limen.types import FinishReason, SamplingParams
 log = logging.getLogger(__name__)
 
 DRAW = "limen.engines.vllm_draw:SeededDraw"
+WORKER = "limen.engines.vllm_draw.DrawWorker"
 AHEAD = 4
 """Requests that wait in vLLM, as a multiple of those that run: enough to keep it busy, and bounded in memory."""
 GPU_MEMORY = 0.9
@@ -85,6 +86,10 @@ class VLLMEngine:
             llm = LLM(**given)
         except (RuntimeError, ValueError, OSError) as error:
             raise ModelError(f"vLLM cannot load '{name}': {_first_line(error)}") from error
+        if draws == "limen" and not all(llm.collective_rpc("limen_lengths_suffice")):
+            log.info(
+                "this vLLM waits for every step's tokens before the next step: sampling is slower than it could be"
+            )
         return cls(llm, tokenizer, eos_of(source, tokenizer), logprobs, draws)
 
     # -- sampling ------------------------------------------------------------------------------------------
@@ -209,7 +214,7 @@ def llm_options(source: str, dtype: str | None, trust_remote_code: bool, draws: 
         "logprobs_mode": "raw_logprobs",
         "disable_log_stats": True,
     }
-    return options | ({"logits_processors": [DRAW]} if draws == "limen" else {})
+    return options | ({"logits_processors": [DRAW], "worker_extension_cls": WORKER} if draws == "limen" else {})
 
 
 def _own_dtype() -> str:

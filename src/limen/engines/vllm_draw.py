@@ -78,8 +78,26 @@ class SeededDraw(LogitsProcessor):  # type: ignore[misc, unused-ignore]
         return token_N
 
 
+class DrawWorker:
+    """What limen adds to vLLM's worker (`worker_extension_cls`)."""
+
+    def limen_lengths_suffice(self) -> bool:
+        """Tell the worker's batch that nobody reads the tokens drawn so far. Returns whether it could be told.
+
+        vLLM takes it that a logits processor from outside does, and waits in every step for the last step's tokens to
+        reach the host, so that no step begins before its predecessor has ended. `SeededDraw` needs their number, which
+        is known without them.
+        """
+        batch = getattr(getattr(self, "model_runner", None), "input_batch", None)
+        if not hasattr(batch, "logitsprocs_need_output_token_ids"):
+            return False
+        batch.logitsprocs_need_output_token_ids = False
+        return True
+
+
 def _entry(params: Any, prompt_ids: Any, output_ids: Sequence[int]) -> Entry | None:
-    """State of a new request; `output_ids` is the engine's own growing list, whose length is the position."""
+    """State of a new request; `output_ids` is the engine's own growing list, whose length is the position. Its last
+    tokens can be placeholders: vLLM schedules a step before it has seen the tokens of the last."""
     given = (params.extra_args or {}).get(KEY)
     if given is None:
         return None
