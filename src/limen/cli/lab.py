@@ -19,11 +19,12 @@ lab = typer.Typer(
 
 def register(app: typer.Typer) -> None:
     """Add `limen demo` and `limen lab ...` to `app`."""
-    from limen.cli import lab_bandit, lab_frontier, lab_gallery
+    from limen.cli import lab_bandit, lab_frontier, lab_gallery, lab_own
 
     lab_bandit.register(app, lab)
     lab_gallery.register(lab)
     lab_frontier.register(lab)
+    lab_own.register(lab)
     app.command("demo")(demo)
     app.add_typer(lab)
 

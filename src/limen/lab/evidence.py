@@ -31,6 +31,7 @@ MAKERS = {
     "kl": "limen lab kl --out DIR",
     "widths": "limen lab widths --out DIR",
     "bandit": "limen bandit --out DIR",
+    "longer": "limen lab longer --out DIR",
 }
 """Kinds of study, and the command that makes each."""
 
@@ -148,9 +149,9 @@ def digest(kind: str, doc: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         out["modal"] = modal_digest({n: (folder / "base", folder / n) for n in names})
     elif kind == "dynamics":
         out |= _series_counts(folder) | {"table": series_table(folder), "between": between_parts(folder)}
-    elif kind in ("offline", "kl", "widths"):
+    elif kind in ("offline", "kl", "widths", "longer"):
         out |= _listed_counts(doc)
-        out |= {k: doc[k] for k in ("parameters", "greedy") if k in doc}
+        out |= {k: doc[k] for k in ("parameters", "greedy", "commits", "hardware") if k in doc}
     elif kind == "noise":
         out["patterns"] = doc["patterns"]
     else:

@@ -82,7 +82,7 @@ def prize(arm: Sequence[CountTable], grpo: Sequence[CountTable], base: Sequence[
     base_P = pass_at_k(n, c, k)
     one_SP = np.array([pass_at_k(a.n_P, a.c_P, 1) - pass_at_k(g.n_P, g.c_P, 1) for a, g in zip(arm, grpo, strict=True)])
     most_SP = np.array([pass_at_k(a.n_P, a.c_P, k) - base_P for a in arm])
-    one, most = _gap(one_SP + WITHIN), _gap(most_SP)
+    one, most = gap(one_SP + WITHIN), gap(most_SP)
     reached = one.value >= 0 and most.value >= 0
     sure = (one.surely_above and most.surely_above) if reached else (one.surely_below or most.surely_below)
     return Prize(one, most, (REACHED if reached else MISSED) + (SURELY if sure else ""))
@@ -93,7 +93,8 @@ def n_max(tables: Sequence[CountTable]) -> int:
     return min(t.n_min for t in tables)
 
 
-def _gap(gap_SP: Any) -> Gap:
+def gap(gap_SP: Any) -> Gap:
+    """Mean of gaps of shape (seeds, problems) with both intervals."""
     from limen.lab.claims_rules import interval
     from limen.lab.trends import t_interval
 

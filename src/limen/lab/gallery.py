@@ -12,7 +12,8 @@ from limen.lab import gallery_tables as made_tables
 from limen.lab.evidence import MAKERS, Evidence
 from limen.report.tables import Table
 
-PAPERS = {"rbp": "The Reasoning Boundary Paradox", "il": "The Invisible Leash"}
+PAPERS = {"rbp": "The Reasoning Boundary Paradox", "il": "The Invisible Leash", "limen": "limen itself"}
+"""`limen`: figures of our own questions, which no paper has."""
 Draw = Callable[[Evidence, Path], list[Path]]
 Tabulate = Callable[[Evidence], Table]
 
@@ -110,6 +111,12 @@ def _family(wanted: str, number: int, part: int = 0) -> Tabulate:
     return lambda e: made_tables.family_table(e, wanted, number, part)
 
 
+def _longer(e: Evidence, out: Path) -> list[Path]:
+    from limen.lab.longer_page import figure
+
+    return figure(e, out, "limen-figure1")
+
+
 BOTH = ("demo", "methods")
 OF_METHODS = ("methods", "demo")
 
@@ -147,6 +154,7 @@ ITEMS: tuple[Item, ...] = (
     Item("il", "table", 17, "preservation, further families", OF_METHODS, tabulate=_family("preservation", 17, 2)),
     Item("il", "table", 18, "expansion", OF_METHODS, tabulate=_family("expansion", 18)),
     Item("il", "table", 19, "shrinkage", OF_METHODS, tabulate=_family("shrinkage", 19)),
+    Item("limen", "figure", 1, "longer training", ("longer",), _longer),
 )  # fmt: skip
 
 

@@ -1,0 +1,54 @@
+"""`limen lab longer`, `decoding`, `samples`: questions of our own, one figure each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from limen.cli.lab_training import Base, Device, Jobs, Limit, Only, Out, Recipe, Seeds, Steps
+from limen.cli.options import numbers
+
+
+def register(lab: typer.Typer) -> None:
+    """Add this module's commands to `limen lab`."""
+    lab.command("longer")(longer)
+
+
+def longer(
+    out: Out,
+    seeds: Seeds = "0,1,2",
+    arms: Annotated[str, typer.Option(help="Some of grpo, self, nll-1, with commas between.")] = "grpo,self,nll-1",
+    jobs: Jobs = 1,
+    seconds: Annotated[float | None, typer.Option(min=1, help="End after so many seconds; go on by the same.")] = None,
+    steps: Steps = 800,
+    n: Annotated[int, typer.Option("-n", min=1, help="Samples of each held-out problem at each mark.")] = 256,
+    base: Base = "tiny",
+    device: Device = "cpu",
+    limit: Limit = None,
+    recipe: Recipe = "demo",
+    train: Annotated[bool, typer.Option(help="--no-train: sample the checkpoints that are there, and stop.")] = True,
+    collect: Annotated[Path | None, typer.Option(help="Pack small files of sampled marks into this tar.")] = None,
+    source: Annotated[
+        Path | None, typer.Option("--from", help="Unpack what --collect wrote into --out, and make the page.")
+    ] = None,
+    only: Only = None,
+) -> None:
+    """Four times the demo's training: does SELF hold, and does GRPO's shrinkage go on?"""
+    from limen.lab import longer as own
+    from limen.lab.policies import Study
+
+    study = Study(out, steps, n, base, device, limit, recipe)
+    if only is not None:
+        own.run_one(study, own.known(only), numbers(seeds)[0])
+        return
+    if source is not None:
+        from limen.lab.slices import unpack
+
+        print(f"{len(unpack(source, out))} files from {source}")
+        print(own.write_page(out))
+    else:
+        print(own.run_longer(study, arms.split(","), numbers(seeds), jobs, seconds, train))
+    if collect is not None:
+        print(f"wrote {collect} ({own.collect(out, collect):,} bytes)")
