@@ -88,7 +88,7 @@ class DrawWorker:
         reach the host, so that no step begins before its predecessor has ended. `SeededDraw` needs their number, which
         is known without them.
         """
-        batch = getattr(getattr(self, "model_runner", None), "input_batch", None)
+        batch: Any = getattr(getattr(self, "model_runner", None), "input_batch", None)
         if not hasattr(batch, "logitsprocs_need_output_token_ids"):
             return False
         batch.logitsprocs_need_output_token_ids = False
