@@ -102,7 +102,7 @@ def run_part(args: argparse.Namespace) -> None:
     result: dict = {"start_seconds": round(time.perf_counter() - started, 1)}
     for prompts, n in loads(args):
         speeds = []
-        for number in range(args.runs if args.part not in ("generate", "static", "plain") or n == 1 else 1):
+        for number in range(args.runs if n == 1 or (args.part in ("graphs", "compile") and args.runs > 1) else 1):
             ids = prompt_ids(args, prompts, seed=1000 * n + number)
             before = time.perf_counter()
             tokens = draw(ids, n)

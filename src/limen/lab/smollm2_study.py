@@ -34,6 +34,8 @@ PROBE_N, PROBE_TEMPERATURE = 4, 0.9
 PARTS = 8
 """A step's responses are learnt from in so many parts: activations of all 512 at once take 45 GiB, and several runs
 share a GPU. The gradient is that of the whole."""
+ROWS = 1024
+"""Responses decoded at a time on a GPU: the memory is shared with runs that still train."""
 SAVE = 50
 """Steps between two checkpoints of 1.6 GB."""
 RESERVE = 25.0
@@ -79,6 +81,8 @@ def algorithm(method: str, steps: int) -> dict[str, Any]:
 def sample(s: SmolStudy, out: Path, model: str, policy: str, step: int = 0, **more: Any) -> Path:
     """The test problems under one policy."""
     shared = {"problems": str(s.file("test")), "stop": tuple(STOP), "max_tokens": MAX_TOKENS, "logprobs": False}
+    if s.study.device == "cuda":
+        shared["batch_size"] = ROWS
     return sample_policy(s.study, out, model, policy, step=step, **{**shared, **more})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -75,6 +76,10 @@ def _draw(t: Any, folder: Path, rows: list[Any]) -> None:
                 writers[1].append(verdict_row(rollout, verdict))
             writers[0].flush()
             writers[1].flush()
+    del engine
+    gc.collect()  # its slots refer to themselves, and training needs their memory
+    if policy.device.type == "cuda":
+        torch.cuda.empty_cache()
     policy.train()
     if run is not None:
         run.finish()
