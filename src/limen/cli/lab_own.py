@@ -14,6 +14,7 @@ from limen.cli.options import numbers
 def register(lab: typer.Typer) -> None:
     """Add this module's commands to `limen lab`."""
     lab.command("longer")(longer)
+    lab.command("decoding")(decoding)
 
 
 def longer(
@@ -52,3 +53,32 @@ def longer(
         print(own.run_longer(study, arms.split(","), numbers(seeds), jobs, seconds, train))
     if collect is not None:
         print(f"wrote {collect} ({own.collect(out, collect):,} bytes)")
+
+
+def decoding(
+    trained: Annotated[Path, typer.Argument(help="Folder of `limen lab methods` (seed-S/train-METHOD/model).")],
+    out: Out,
+    methods: Annotated[str, typer.Option(help="Methods of that study, with commas between.")] = "grpo,self",
+    seeds: Seeds = "0,1,2",
+    settings: Annotated[
+        str, typer.Option(help="temperature/top-p, with commas between; 1/1 is always among them.")
+    ] = "1/1,0.6/1,1.4/1,1/0.95,1/0.8,0.6/0.95",
+    jobs: Jobs = 1,
+    n: Annotated[int, typer.Option("-n", min=1, help="Samples of each held-out problem at each setting.")] = 256,
+    base: Base = "tiny",
+    device: Device = "cpu",
+    limit: Limit = None,
+    only: Only = None,
+) -> None:
+    """Base and trained policies at several temperatures and nuclei: does the way of sampling fake shrinkage?"""
+    from limen.lab import decoding as own
+    from limen.lab.policies import Study
+
+    study = Study(out, 0, n, base, device, limit)
+    whole = own.DecodingStudy(
+        study, trained, tuple(methods.split(",")), tuple(numbers(seeds)), tuple(own.parse(settings))
+    )
+    if only is not None:
+        own.run_one(whole, only)
+        return
+    print(own.run_decoding(whole, jobs))

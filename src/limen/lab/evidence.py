@@ -32,6 +32,7 @@ MAKERS = {
     "widths": "limen lab widths --out DIR",
     "bandit": "limen bandit --out DIR",
     "longer": "limen lab longer --out DIR",
+    "decoding": "limen lab decoding STUDY --out DIR",
 }
 """Kinds of study, and the command that makes each."""
 
@@ -69,6 +70,13 @@ class Evidence:
     def runs(self, *methods: str) -> list[Trained]:
         """Every trained policy that was sampled, or those of `methods`."""
         return [r for r in _runs(self.doc) if not methods or r.method in methods]
+
+    def runs_of_base(self, group: str) -> CountTable:
+        """The base's counts of one group. Raises `DataError` where no run has it."""
+        found = next((r.base for r in self.runs() if r.group == group), None)
+        if found is None:
+            raise DataError(f"{self.path} holds no runs of '{group}'")
+        return found
 
     def finals(self, *methods: str) -> list[Trained]:
         """The last checkpoint of each training."""
@@ -149,9 +157,9 @@ def digest(kind: str, doc: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         out["modal"] = modal_digest({n: (folder / "base", folder / n) for n in names})
     elif kind == "dynamics":
         out |= _series_counts(folder) | {"table": series_table(folder), "between": between_parts(folder)}
-    elif kind in ("offline", "kl", "widths", "longer"):
+    elif kind in ("offline", "kl", "widths", "longer", "decoding"):
         out |= _listed_counts(doc)
-        out |= {k: doc[k] for k in ("parameters", "greedy", "commits", "hardware") if k in doc}
+        out |= {k: doc[k] for k in ("parameters", "greedy", "commits", "hardware", "settings") if k in doc}
     elif kind == "noise":
         out["patterns"] = doc["patterns"]
     else:
