@@ -15,6 +15,7 @@ def register(lab: typer.Typer) -> None:
     """Add this module's commands to `limen lab`."""
     lab.command("longer")(longer)
     lab.command("decoding")(decoding)
+    lab.command("samples")(samples)
 
 
 def longer(
@@ -82,3 +83,21 @@ def decoding(
         own.run_one(whole, only)
         return
     print(own.run_decoding(whole, jobs))
+
+
+def samples(
+    study: Annotated[
+        Path, typer.Argument(help="A study's folder or digest, such as docs/results/methods.digest.json.")
+    ],
+    out: Out,
+    methods: Annotated[str | None, typer.Option(help="Methods of the study; grpo, self and the control.")] = None,
+) -> None:
+    """What fewer samples would have shown, in closed form from a study's counts: how the verdict depends on n."""
+    from limen.errors import DataError
+    from limen.lab import samples as own
+    from limen.lab.evidence import load
+
+    found = [e for kind in load([study]).values() for e in kind if e.runs()]
+    if not found:
+        raise DataError(f"{study} holds no counts of trained policies: give the digest of methods or demo, or a folder")
+    print(own.run_samples(found[0], out, methods.split(",") if methods else own.methods_of(found[0])))

@@ -101,6 +101,14 @@ def run_arms(study: Study, kind: str, seeds: Sequence[int], jobs: int = 1) -> st
     }  # fmt: skip
     write_json(study.out / f"{kind}.json", doc)
     page = arms_page(study, kind)
+    if kind == "widths":
+        from limen.lab.evidence import read
+        from limen.lab.widths_figure import figure
+
+        evidence = read(study.out / "widths.json")
+        assert evidence is not None
+        figure(evidence, study.out)
+        page += "\n![Change of pass@1 and pass@n by size](widths.png)\n"
     (study.out / f"{kind}.md").write_text(page, encoding="utf-8")
     return page
 

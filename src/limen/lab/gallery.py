@@ -117,6 +117,24 @@ def _longer(e: Evidence, out: Path) -> list[Path]:
     return figure(e, out, "limen-figure1")
 
 
+def _decoding(e: Evidence, out: Path) -> list[Path]:
+    from limen.lab.decoding_page import figure
+
+    return figure(e, out, "limen-figure2")
+
+
+def _samples(e: Evidence, out: Path) -> list[Path]:
+    from limen.lab.samples import draw_study
+
+    return draw_study(e, out)
+
+
+def _widths(e: Evidence, out: Path) -> list[Path]:
+    from limen.lab.widths_figure import figure
+
+    return figure(e, out, "limen-figure4")
+
+
 BOTH = ("demo", "methods")
 OF_METHODS = ("methods", "demo")
 
@@ -155,6 +173,9 @@ ITEMS: tuple[Item, ...] = (
     Item("il", "table", 18, "expansion", OF_METHODS, tabulate=_family("expansion", 18)),
     Item("il", "table", 19, "shrinkage", OF_METHODS, tabulate=_family("shrinkage", 19)),
     Item("limen", "figure", 1, "longer training", ("longer",), _longer),
+    Item("limen", "figure", 2, "temperature and top-p at evaluation", ("decoding",), _decoding),
+    Item("limen", "figure", 3, "number of samples", OF_METHODS, _samples),
+    Item("limen", "figure", 4, "larger models", ("widths",), _widths),
 )  # fmt: skip
 
 
