@@ -220,6 +220,7 @@ _HEAD = """\
 
 What a study with fewer samples would have shown, from the counts in `{file}` (made at {commit}, {M} held-out
 problems): expected values over all ways to thin both policies, in closed form; nothing is drawn. The interval is that
-of one study with so many samples. *E*, *S*: gained and lost; *chance each way*: what two runs of one policy would show; *not lost
-after all*: share of S that the policy solves within all its samples. Rules: `src/limen/lab/samples.py`.
+of one study with so many samples. *E*, *S*: gained and lost; *chance each way*: what two runs of one policy would
+show; *not lost after all*: share of S that the policy solves within all its samples. Rules:
+`src/limen/lab/samples.py`.
 """
