@@ -158,6 +158,18 @@ def test_trainers_that_sample(tmp_path, own):
     assert math.isfinite(shown["probe/clip"])
 
 
+def test_mixed_precision_keeps_the_fast_way_and_the_precision_of_the_weights(tmp_path):
+    """The trainer's autocast is around `model.forward` alone; scoring goes past it, on the plan made once."""
+    pairs, seen = probe_pairs(), Weights()
+    made = trainer(tmp_path, tiny_model(), algorithm="grpo", bf16=True, max_steps=1, callbacks=[seen])
+    probe = DynamicsProbe(pairs, every=1, run_dir=tmp_path / "probe").attach(made)
+    made.train()
+    assert probe._scorer._packs, "no plan: every response is scored on its own"
+    rows_N = pq.read_table(tmp_path / "probe" / "dynamics" / "step-00000001.parquet").to_pydict()
+    means = np.array(rows_N["logprob_after"]) / np.array(rows_N["n_tokens"])
+    np.testing.assert_allclose(means, directly(seen.at[1], pairs), atol=1e-5)
+
+
 def test_what_lies_after_the_checkpoint_is_forgotten_on_resume(tmp_path):
     pairs = probe_pairs(4)
     whole = plain_trainer(tmp_path / "whole", [DynamicsProbe(pairs, every=1)])

@@ -106,8 +106,13 @@ class Runner:
         return logits
 
     def full_logits(self, ids_BT: torch.Tensor, mask_BT: torch.Tensor | None = None) -> torch.Tensor:
-        """The model's own logits (B, T, V), nothing left out."""
-        logits: torch.Tensor = self.model(input_ids=ids_BT, **self._options(None, mask_BT, None)).logits
+        """The model's own logits (B, T, V), nothing left out, in the precision of the weights.
+
+        A trainer with mixed precision puts an autocast around `model.forward`, and around that alone: going through it
+        here would compare bf16 logits with the float32 ones that `hidden` and `head` give.
+        """
+        forward = vars(self.model).get("_original_forward", self.model)
+        logits: torch.Tensor = forward(input_ids=ids_BT, **self._options(None, mask_BT, None)).logits
         return logits
 
     def plain_head(self, sample_ids: Sequence[int]) -> bool:
