@@ -98,3 +98,15 @@ def test_other_architectures_and_the_plain_scorer_agree():
 def test_an_empty_prompt_is_refused(model):
     with pytest.raises(ModelError, match="empty prompt"):
         PackedScorer(Runner(model), [ScoreRequest((), (3,))])
+
+
+def test_models_that_do_more_than_an_output_layer_are_scored_in_batches_too(model, monkeypatch):
+    runner, requests = Runner(model), [r for r in pairs() if r.token_ids]
+    want = PackedScorer(Runner(model), requests)(True)
+    runner._plain_head = False  # as a soft cap on the logits makes it
+    passes = []
+    monkeypatch.setattr(runner, "full_logits", lambda *a, **k: passes.append(1) or Runner.full_logits(runner, *a, **k))
+    own = PackedScorer(runner, requests)(True)
+    np.testing.assert_allclose(own.token_T, want.token_T, atol=2e-5)
+    np.testing.assert_allclose(own.entropy_T, want.entropy_T, atol=2e-5)
+    assert len(passes) < len(requests) / 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -10,24 +10,14 @@ import torch
 from limen.dynamics.quantities import Scored
 from limen.engines.protocol import ScoreRequest
 from limen.engines.runner import Runner
-from limen.engines.scoring import Part, Scorer
+from limen.engines.scoring import Scorer
 
 
 class EntropyScorer(Scorer):
     """`Scorer` whose arrays have shape (tokens, 2): log-probability and entropy of the step (nats, float32)."""
 
-    def _logits_head(self, hidden_NH: torch.Tensor, targets_N: torch.Tensor) -> torch.Tensor:
-        parts = [
-            both(self.runner.head(hidden_NH[i : i + self.chunk]), targets_N[i : i + self.chunk])
-            for i in range(0, len(targets_N), self.chunk)
-        ]
-        return torch.cat(parts)
-
-    def _whole(self, rows: list[Any]) -> Iterator[Part]:
-        for row in rows:
-            ids = torch.tensor([list(row.prompt + row.response)[:-1]], device=self.runner.device)
-            own_TV = self.runner.full_logits(ids)[0, len(row.prompt) - 1 :]
-            yield [row], both(own_TV, torch.tensor(row.response, device=own_TV.device))
+    def _values(self, logits_NV: torch.Tensor, targets_N: torch.Tensor) -> torch.Tensor:
+        return both(logits_NV, targets_N)
 
 
 def both(logits_NV: torch.Tensor, targets_N: torch.Tensor) -> torch.Tensor:

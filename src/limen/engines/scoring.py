@@ -153,7 +153,7 @@ class Scorer:
             for i, row in enumerate(batch):
                 start = len(row.prompt) - 1
                 own_TV = logits_BTV[i, start : start + len(row.response)]
-                yield [row], _chosen(own_TV, torch.tensor(row.response, device=own_TV.device))
+                yield [row], self._values(own_TV, torch.tensor(row.response, device=own_TV.device))
 
     def _project(self, hidden_BTH: torch.Tensor, rows: Sequence[_Row], starts: Sequence[int]) -> Part:
         """Log-probabilities of the responses whose states begin at `starts`."""
@@ -181,10 +181,14 @@ class Scorer:
     def _logits_head(self, hidden_NH: torch.Tensor, targets_N: torch.Tensor) -> torch.Tensor:
         """The model's own output layer, one chunk of tokens at a time."""
         parts = [
-            _chosen(self.runner.head(hidden_NH[i : i + self.chunk]), targets_N[i : i + self.chunk])
+            self._values(self.runner.head(hidden_NH[i : i + self.chunk]), targets_N[i : i + self.chunk])
             for i in range(0, len(targets_N), self.chunk)
         ]
         return torch.cat(parts)
+
+    def _values(self, logits_NV: torch.Tensor, targets_N: torch.Tensor) -> torch.Tensor:
+        """What is kept of each row of logits."""
+        return _chosen(logits_NV, targets_N)
 
 
 def _by_prompt(rows: list[_Row]) -> tuple[list[list[_Row]], list[_Row]]:
