@@ -25,7 +25,7 @@ from limen.train.algorithms import (
     soft_gate,
     w_reinforce,
 )
-from limen.train.algorithms.compose import advantages
+from limen.train.algorithms.compose import advantages, check_group
 from limen.train.algorithms.dapo import keep_informative
 
 NAN = float("nan")
@@ -194,11 +194,42 @@ def test_schedule_latches_and_overrides():
         ({"schedule": ({"at": 3, "set": {"seed": 1}},)}, "cannot set seed"),
         ({"schedule": ({"when": "reward", "set": {}},)}, "reward_batch > 0.5"),
         ({"schedule": ({"at": 3, "set": {"selector": "nope"}},)}, "nope"),
+        ({"schedule": ({"at": 3, "set": 5},)}, "must be a mapping"),
+        ({"schedule": ({"at": True, "set": {}},)}, "optimizer step"),
+        ({"schedule": ({"at": 3, "set": {"forward_kl_beta": "much"}},)}, "forward_kl_beta is 'much', expected float"),
+        ({"schedule": ({"at": 3, "set": {"pass_k": 2.5}},)}, "expected int"),
+        ({"schedule": ({"at": 3, "set": {"refill": 1}},)}, "expected bool"),
+        # each phase fits the start, but not the other
+        (
+            {
+                "selector": "greedy_wrong",
+                "schedule": ({"when": "kept < 3", "set": {"refill": True}}, {"at": 9, "set": {"selector": "all"}}),
+            },
+            "once 'kept < 3' and at 9 has begun: refill",
+        ),
     ],
 )
 def test_contradictions_are_refused(values, says):
     with pytest.raises(ConfigError, match=says):
         Algorithm(**values)
+
+
+def test_a_phase_may_need_the_one_before_it():
+    a = Algorithm(schedule=({"at": 5, "set": {"selector": "greedy_wrong"}}, {"at": 9, "set": {"refill": True}}))
+    assert [(s.selector, s.refill) for s in a.states()] == [
+        ("all", False), ("greedy_wrong", False), ("greedy_wrong", True)
+    ]  # fmt: skip
+
+
+def test_yaml_reads_1e_4_as_a_text_and_means_a_number():
+    a = Algorithm(schedule=({"at": 1, "set": {"forward_kl_beta": "1e-4"}},))
+    assert a.states()[1].forward_kl_beta == 1e-4
+
+
+def test_pass_k_of_more_than_a_group_never_trains_and_is_refused():
+    check_group(Algorithm(advantage="pass_k", pass_k=8), 8)
+    with pytest.raises(ConfigError, match="pass_k 8 is more than the 4"):
+        check_group(Algorithm(pass_k=8, schedule=({"at": 3, "set": {"advantage": "pass_k"}},)), 4)
 
 
 def test_every_named_algorithm_composes():

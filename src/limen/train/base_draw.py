@@ -43,8 +43,7 @@ def prepare(t: Any) -> BaseResponses:
         if not (folder / "run.json").exists() or Run.open(folder).info["status"] != "done":
             _draw(t, folder, list(rows.values()))
         base = load_base(folder, dict.fromkeys(rows, ""))
-    estimators = [t.algorithm.kl_estimator, *(p["set"].get("kl_estimator") for p in t.algorithm.schedule)]
-    if "k3" in estimators:
+    if any(a.kl_estimator == "k3" for a in t.algorithm.states()):
         base = _with_logprobs(t, base, rows)
     return base
 

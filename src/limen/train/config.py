@@ -8,7 +8,7 @@ from typing import Any
 from trl import GRPOConfig
 
 from limen.errors import ConfigError
-from limen.train.algorithms.compose import FIELDS, Algorithm, named
+from limen.train.algorithms.compose import FIELDS, Algorithm, check_group, named
 
 
 @dataclass
@@ -67,18 +67,19 @@ class SELFConfig(GRPOConfig):  # type: ignore[misc]
         preset = named(self.algorithm)
         if "epsilon_high" in preset and getattr(self, "epsilon_high", None) is None:
             self.epsilon_high: float | None = preset["epsilon_high"]
-        if "loss_type" in preset:
+        if "loss_type" in preset and self.loss_type == type(self).__dataclass_fields__["loss_type"].default:
             self.loss_type = preset["loss_type"]
         super().__post_init__()
         algorithm = self.resolved()
+        check_group(algorithm, self.num_generations)
         self._check_cycle()
         if self.grad_ratio_steps < 0 or self.base_n < 1:
             raise ConfigError(
                 f"grad_ratio_steps {self.grad_ratio_steps} must be 0 or more, base_n {self.base_n} 1 or more"
             )
-        if algorithm.forward_kl_beta == 0 and self.base_responses and not algorithm.schedule:
+        if self.base_responses and not any(a.forward_kl_beta for a in algorithm.states()):
             raise ConfigError("base_responses is given but forward_kl_beta is 0, so they would never be used")
-        if algorithm.skip_inactive and (self.beta or getattr(self, "entropy_coef", 0.0)):
+        if any(a.skip_inactive for a in algorithm.states()) and (self.beta or getattr(self, "entropy_coef", 0.0)):
             raise ConfigError("skip_inactive: with TRL's beta or entropy_coef every row counts")
         if getattr(self, "use_liger_kernel", False):
             raise ConfigError("use_liger_kernel: its fused loss leaves out the extra terms; switch it off")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
+from itertools import combinations
 from typing import Any, Literal, get_args
 
 from torch import Tensor
 
 from limen.errors import ConfigError
 from limen.train.algorithms import direction, dr_grpo, grpo, nsr, overtraining_gate, pass_k, psr, soft_gate, w_reinforce
-from limen.train.algorithms.schedule import parse_condition
+from limen.train.algorithms.schedule import overrides, parse_condition
 
 Selector = Literal["all", "greedy_wrong"]
 Advantage = Literal["group", "centred", "psr", "nsr", "w_reinforce", "pass_k"]
@@ -51,7 +54,14 @@ class Algorithm:
     schedule: tuple[dict[str, Any], ...] = field(default=())
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "schedule", tuple(_phase(i, p) for i, p in enumerate(self.schedule)))
         _check(self)
+
+    def states(self) -> list[Algorithm]:
+        """What it is before and during its schedule: every composition that its phases can bring about.
+
+        Phases with `at` begin in the order of their steps; those with `when` may begin in any."""
+        return [replace(self, schedule=(), **overrides(self.schedule, begun)) for begun in _begun(self.schedule)]
 
     def with_overrides(self, values: dict[str, Any]) -> Algorithm:
         return replace(self, **values) if values else self
@@ -86,24 +96,56 @@ def _check(a: Algorithm) -> None:
         raise ConfigError("skip_inactive: with denominator all, a reverse KL or an entropy bonus every row counts")
     if a.pass_k < 1 or a.overtraining_k < 1 or a.refill_limit < 1:
         raise ConfigError("pass_k, overtraining_k and refill_limit must be at least 1")
-    for i, phase in enumerate(a.schedule):
-        _check_phase(a, i, phase)
+    for begun in _begun(a.schedule):
+        if begun:
+            try:
+                replace(a, schedule=(), **overrides(a.schedule, begun))
+            except ConfigError as error:
+                raise ConfigError(f"schedule, once {_named(a.schedule, begun)} has begun: {error}") from error
 
 
-def _check_phase(a: Algorithm, i: int, phase: dict[str, Any]) -> None:
+def _phase(i: int, phase: Any) -> dict[str, Any]:
+    """Phase `i` of a schedule with its values as the types of the fields that they set."""
     here = f"schedule[{i}]"
     if not isinstance(phase, dict) or set(phase) not in ({"at", "set"}, {"when", "set"}):
         raise ConfigError(f"{here}: expected {{at: STEP, set: {{...}}}} or {{when: 'key > bound', set: {{...}}}}")
     if "when" in phase:
         parse_condition(str(phase["when"]))
-    elif not isinstance(phase["at"], int) or phase["at"] < 0:
+    elif not isinstance(phase["at"], int) or isinstance(phase["at"], bool) or phase["at"] < 0:
         raise ConfigError(f"{here}: at must be an optimizer step (0 or more), not {phase['at']!r}")
+    if not isinstance(phase["set"], dict):
+        raise ConfigError(f"{here}: set must be a mapping of settings, not {phase['set']!r}")
     unknown = sorted(set(phase["set"]) - (set(FIELDS) - set(FIXED)))
     if unknown:
         raise ConfigError(
             f"{here}: cannot set {', '.join(unknown)}; can set {', '.join(sorted(set(FIELDS) - set(FIXED)))}"
         )
-    replace(a, schedule=(), **phase["set"])
+    return {**phase, "set": {k: _typed(f"{here}: {k}", v, getattr(Algorithm, k)) for k, v in phase["set"].items()}}
+
+
+def _typed(where: str, value: Any, like: Any) -> Any:
+    """`value` as the type of the default `like`. YAML reads 1e-4 as a text: a number all the same."""
+    if isinstance(value, bool) == isinstance(like, bool):
+        if isinstance(value, type(like)):
+            return value
+        if isinstance(like, float) and isinstance(value, (int, str)):
+            with contextlib.suppress(ValueError):
+                return float(value)
+    raise ConfigError(f"{where} is {value!r}, expected {type(like).__name__}")
+
+
+def _begun(phases: Sequence[dict[str, Any]]) -> list[list[int]]:
+    """Sets of phases that can have begun together. With more than six conditions: none, each alone, or all of them."""
+    steps = sorted({int(p["at"]) for p in phases if "at" in p})
+    free = [i for i, p in enumerate(phases) if "when" in p]
+    sizes = range(len(free) + 1) if len(free) <= 6 else (0, 1, len(free))
+    some = [set(c) for n in sizes for c in combinations(free, n)]
+    due = [{i for i, p in enumerate(phases) if "at" in p and p["at"] <= step} for step in (-1, *steps)]
+    return [sorted(a | b) for a in due for b in some]
+
+
+def _named(phases: Sequence[dict[str, Any]], begun: Sequence[int]) -> str:
+    return " and ".join(f"at {phases[i]['at']}" if "at" in phases[i] else f"'{phases[i]['when']}'" for i in begun)
 
 
 ALGORITHMS: dict[str, dict[str, Any]] = {
@@ -124,6 +166,16 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     "soft_gate": {"soft_gate": 1.0},
 }
 """Named algorithms: values for `Algorithm`'s fields, and for TRL's `loss_type` and `epsilon_high`."""
+
+
+def check_group(a: Algorithm, group: int) -> None:
+    """Raises `ConfigError` where an estimator over k samples gets groups of fewer: it would never train."""
+    for state in a.states():
+        if state.advantage == "pass_k" and state.pass_k > group:
+            raise ConfigError(
+                f"pass_k {state.pass_k} is more than the {group} responses of a group: no group would have an "
+                "advantage; lower pass_k or sample larger groups"
+            )
 
 
 def named(name: str) -> dict[str, Any]:
