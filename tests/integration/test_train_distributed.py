@@ -68,10 +68,13 @@ def stored(run):
     }
 
 
-def test_two_processes_take_the_same_steps_as_one(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "more", [{}, pytest.param({"kl_prompts": "survivors", "kl_estimator": "k3"}, marks=pytest.mark.slow)]
+)
+def test_two_processes_take_the_same_steps_as_one(tmp_path, monkeypatch, more):
     """Three survivors of four: two processes get two each, one of them a repeat that must not count. In the second
     step nothing survives, and neither process waits for the other."""
-    options = {"algorithm": "self", "forward_kl_beta": 0.3, "kl_samples": 2, "base_n": 2, "max_steps": 2}
+    options = {"algorithm": "self", "forward_kl_beta": 0.3, "kl_samples": 2, "base_n": 2, "max_steps": 2, **more}
     made, gradients = scripted_trainer(tmp_path / "one", 16, options, monkeypatch.setattr)
     made.train()
     run_one = tmp_path / "one" / "limen"

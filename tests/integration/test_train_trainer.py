@@ -110,6 +110,12 @@ def test_no_survivors_makes_no_policy_step(tmp_path, monkeypatch):
     assert torch.equal(weights[0], weights[2])
     assert made.counters["no_survivors"] == 2
     assert made.state.global_step == 3
+    log = [json.loads(x) for x in (tmp_path / "limen" / "metrics.jsonl").read_text().splitlines()]
+    assert [x["reward_batch"] for x in log[1:]] == [1.0, 1.0], "all greedy answers were right"
+    assert [{k for k in x if k == "entropy" or k.startswith("clip_ratio")} for x in log[1:]] == [set(), set()], (
+        "there was no response token to have an entropy"
+    )
+    assert log[0]["entropy"] > 0
 
 
 def gradient(tmp_path, model, micro, accumulation, monkeypatch, **options):
@@ -264,6 +270,59 @@ def test_schedule_switches_the_filter_off(tmp_path):
     assert [x["phase"] for x in log] == [0, 0, 1]
 
 
+def test_blank_micro_batches_do_not_dilute_the_entropy(tmp_path, monkeypatch):
+    """One survivor of four in 8 micro-batches: four hold one row each, the others none."""
+    made = trainer(tmp_path, uniform_model(), BATCH, judge_but_7, algorithm="greedy_filter", max_steps=1,
+                   per_device_train_batch_size=2, gradient_accumulation_steps=8)  # fmt: skip
+    scripted(made, {**GREEDY, "1+3=": "4$", "1+4=": "5$"}, SAMPLES, monkeypatch.setattr)
+    made.train()
+    log = json.loads((tmp_path / "limen" / "metrics.jsonl").read_text().splitlines()[0])
+    assert log["entropy"] == pytest.approx(math.log(15), rel=1e-5)
+
+
+def test_a_second_pass_over_the_same_responses_weighs_directions_once(tmp_path, monkeypatch):
+    """Nothing moves at learning rate 0, so both passes have the same gradient."""
+    made = trainer(tmp_path, tiny_model(3), BATCH, judge_but_7, algorithm="direction", per_device_train_batch_size=16,
+                   max_steps=2, num_iterations=2, learning_rate=0.0, max_grad_norm=1e9)  # fmt: skip
+    scripted(made, GREEDY, SAMPLES, monkeypatch.setattr)
+    got = keep_gradients(made, monkeypatch.setattr)
+    made.train()
+    assert got[0].norm() > 1e-3
+    torch.testing.assert_close(got[1], got[0])
+
+
+def test_reverse_kl_is_0_at_its_reference_whatever_the_temperature(tmp_path, monkeypatch):
+    made = trainer(tmp_path, tiny_model(3), BATCH, judge_but_7, algorithm="reverse_kl", per_device_train_batch_size=16,
+                   max_steps=1, temperature=0.5)  # fmt: skip
+    scripted(made, GREEDY, SAMPLES, monkeypatch.setattr)
+    made.train()
+    log = json.loads((tmp_path / "limen" / "metrics.jsonl").read_text().splitlines()[0])
+    assert log["loss_reverse_kl"] == pytest.approx(0.0, abs=1e-10)
+
+
+def test_groups_that_dynamic_sampling_leaves_out_are_in_no_denominator(tmp_path, monkeypatch):
+    """The entropy bonus is a mean over the tokens that are trained on: c ln 15 under the uniform model."""
+    made = trainer(tmp_path, uniform_model(), BATCH, judge_but_7, algorithm="dapo", per_device_train_batch_size=16,
+                   max_steps=1, entropy_bonus=0.5, refill_limit=1)  # fmt: skip
+    scripted(made, GREEDY, {**SAMPLES, "1+2=": ["0$"] * 4}, monkeypatch.setattr)
+    batch = {}
+    original = generation.training_batch
+    monkeypatch.setattr(generation, "training_batch", lambda *a: batch.update(original(*a)) or dict(batch))
+    made.train()
+    log = json.loads((tmp_path / "limen" / "metrics.jsonl").read_text().splitlines()[0])
+    policy = -float((batch["advantages"] * batch["completion_mask"].sum(1)).sum() / batch["num_items_in_batch"])
+    assert log["loss"] == pytest.approx(policy - 0.5 * math.log(15), rel=1e-5)
+
+
+def test_greedy_answers_are_given_without_dropout(tmp_path):
+    made = trainer(tmp_path, algorithm="greedy_filter")
+    made.model.train()
+    seen = []
+    made.model.generate, own = (lambda **k: seen.append(made.model.training) or own(**k)), made.model.generate
+    screening.greedy(made, [[2, 3, 4]])
+    assert (seen, made.model.training) == ([False], True)
+
+
 # -- bad input ---------------------------------------------------------------------------------------------------------
 
 
@@ -307,6 +366,9 @@ def test_nan_rewards_are_unjudged_and_counted(tmp_path):
         ({"max_completion_length": 80}, "context of 64"),
         ({"forward_kl_beta": 0.0, "base_responses": "x"}, "never be used"),
         ({"base_responses": "/nowhere"}, "not a limen run"),
+        ({"algorithm": "pass_k", "pass_k": 5}, "more than the 4 responses"),
+        ({"algorithm": "grpo",
+          "schedule": [{"at": 1, "set": {"forward_kl_beta": 0.1, "kl_responses": "correct"}}]}, "needs a verifier"),
     ],
 )  # fmt: skip
 def test_contradictions(tmp_path, options, says):

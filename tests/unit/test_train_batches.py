@@ -73,3 +73,11 @@ def test_kl_batch_pads_and_fills_up():
     parts = [batch.part(i, 2) for i in range(2)]
     assert sum(p.response_mask_BT.sum().item() for p in parts) == 7
     assert all(p.tokens == 7 for p in parts), "the denominator is that of the whole batch"
+
+
+def test_a_process_without_base_responses_has_log_probabilities_all_the_same():
+    """k3 reads them in every process; where all rows are masked their value does not matter."""
+    empty = make_batch([], {}, 0, 2, "cpu")
+    assert empty.tokens == 0
+    assert empty.base_logprobs_BT is not None
+    assert empty.base_logprobs_BT.shape == empty.response_ids_BT.shape == (2, 1)

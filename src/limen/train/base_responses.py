@@ -92,7 +92,7 @@ def make_batch(
     y_ids, y_mask = _pad(answers, pad_id, left=False)
     y_mask[len(picked) :] = 0
     base = None
-    if picked and all(x is not None for x in logps):
+    if all(x is not None for x in logps):  # also where this process has no rows of its own
         base = torch.zeros(y_ids.shape)
         for i, x in enumerate(logps):
             base[i, : len(x)] = torch.from_numpy(np.asarray(x, dtype=np.float32))  # type: ignore[arg-type]

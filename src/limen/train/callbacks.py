@@ -68,11 +68,11 @@ class SELFCallback(TrainerCallback):  # type: ignore[misc]
 
 
 def over_processes(t: Any, sums: dict[str, float]) -> dict[str, float]:
-    """Losses averaged over processes and forward tokens added up; seconds stay those of the main process."""
+    """The same in every process: losses averaged, forward tokens added up, all else as the main process has it."""
     if t.accelerator.num_processes == 1:
         return dict(sums)
     everyone = t.gather_rows([sums])
-    out = dict(sums)
+    out = dict(everyone[0])
     for key in sorted(set().union(*everyone)):
         values = [other.get(key, 0.0) for other in everyone]
         if key.startswith("loss_"):

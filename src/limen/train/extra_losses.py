@@ -45,6 +45,18 @@ def extra_loss(t: Any, model: Any, inputs: dict[str, Any], captured: dict[str, A
     return total
 
 
+def forget_blank(t: Any, inputs: dict[str, Any]) -> None:
+    """Take back what TRL has just logged of a micro-batch without any response token (no survivors, blank rows): means
+    over nothing, which it calls 0."""
+    if float(t.accelerator.reduce(inputs["completion_mask"].sum(), reduction="sum")):
+        return
+    metrics = t._metrics["train"]
+    for key in [k for k in metrics if k == "entropy" or k.startswith("clip_ratio/")]:
+        del metrics[key][-1:]
+        if not metrics[key]:
+            del metrics[key]
+
+
 def _share(t: Any, tokens: float) -> float:
     """Denominator of one micro-batch's sum, given the tokens of the generation batch over all processes."""
     cut = t.current_gradient_accumulation_steps / t.args.steps_per_generation
@@ -104,14 +116,15 @@ def snapshot(model: Any) -> dict[str, Tensor]:
 
 @torch.no_grad()  # type: ignore[untyped-decorator]
 def _reference_logprobs(t: Any, inputs: dict[str, Any]) -> Tensor:
-    """log π_ref of the micro-batch's responses: the policy's own code with the reference's parameters."""
+    """log π_ref of the micro-batch's responses: the policy's own code with the reference's parameters, and at the
+    sampling temperature, as the policy's that TRL's loss is made of."""
     policy = t.accelerator.unwrap_model(t.model)
 
     def with_reference(**kwargs: Any) -> Any:
         return torch.func.functional_call(policy, t.reference, args=(), kwargs=kwargs)
 
     with_reference.training = False  # type: ignore[attr-defined]
-    return logprobs(t, with_reference, *_sequences(inputs))
+    return t._get_per_token_logps_and_entropies(with_reference, *_sequences(inputs))[0]  # type: ignore[no-any-return]
 
 
 # -- ‖g_KL‖ / ‖g_RL‖ -----------------------------------------------------------------------------------------------

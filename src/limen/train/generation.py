@@ -65,12 +65,14 @@ def training_batch(t: Any, inputs: list[Row], sample: Sample) -> dict[str, Any]:
     t._batch_trains = bool(mine)
     if not mine:
         t.counters["no_survivors"] += 1
+        t._metrics["train"]["reward_batch"].append(batch_reward(0.0, 0, found.left_out_rewards))
         out = _nothing(t, batch_rows[0])
         t._kl_batch = _kl_batch(t, batch_rows, [])
     else:
         parts = _sample_parts(t, mine, filler, nominal, sample, tally)
         out = _finish(t, parts, nominal, tally)
-        t._kl_batch = _kl_batch(t, batch_rows, mine[::group])
+        own = [r for r, fills in zip(mine[::group], filler[::group].tolist(), strict=True) if not fills]
+        t._kl_batch = _kl_batch(t, batch_rows, own)
         _log_batch(t, parts, found, tally)
     t._batch_trains = t._batch_trains or (t._kl_batch is not None and t._kl_batch.tokens > 0)
     metrics = t._metrics["train"]
@@ -176,12 +178,14 @@ def _finish(t: Any, parts: list[Part], nominal: int, tally: Tally) -> dict[str, 
     """Advantages, the factor for the denominator, and blank rows where the batch cannot be cut evenly."""
     a, group, world = t.algorithm, t.num_generations, t.accelerator.num_processes
     outs = []
+    kept_tokens = 0.0
     for part in parts:
         a_PG, active_PG = advantages(a, part.reward_N.view(-1, group), part.correct_N.view(-1, group))
         keep_N = torch.ones(len(part.reward_N), dtype=torch.bool)
         if a.dynamic_sampling:
             keep_N = keep_informative(part.reward_N.view(-1, group)).repeat_interleave(group)
         judged_N = ~torch.isnan(part.reward_N) & keep_N
+        kept_tokens += float(part.length_N[keep_N].sum())
         counted_N = active_PG.flatten() & keep_N if a.denominator == "active" else judged_N
         tally.active_rows += float(counted_N.sum())
         tally.active_tokens += float(part.length_N[counted_N].sum())
@@ -192,6 +196,8 @@ def _finish(t: Any, parts: list[Part], nominal: int, tally: Tally) -> dict[str, 
             keep_N = keep_N & counted_N
         outs.append(batches.take(out, keep_N[here]) if a.dynamic_sampling or a.skip_inactive else out)
     out = batches.join(outs, t.pad_id)
+    if a.dynamic_sampling:  # groups that are left out count in no denominator, TRL's neither
+        out["num_items_in_batch"] = torch.full_like(torch.as_tensor(out["num_items_in_batch"]), max(kept_tokens, 1.0))
     if not len(out["completion_ids"]):
         out = {**batches.blank_rows(parts[0].out, 1), "num_items_in_batch": out["num_items_in_batch"]}
     most = max(t.gather_rows([len(out["completion_ids"])]))
@@ -252,7 +258,7 @@ def _log_batch(t: Any, parts: list[Part], found: Screened, tally: Tally) -> None
     metrics["correct_share"].append(float(correct_N.nanmean()))
     metrics["active_rows"].append(tally.active_rows)
     metrics["unjudged"].append(float(tally.unjudged))
-    true = [v.true_outcome for p in parts for v in p.verdicts]
+    true = t.gather_rows([v.true_outcome for p in parts for v in p.verdicts])
     if any(x is not None for x in true):
         metrics["reward_true"].append(sum(x == "correct" for x in true) / len(true))
     t.counters["unjudged"] += tally.unjudged

@@ -78,7 +78,7 @@ def on_main_first(settings: TrainSettings, main: Callable[[], T], others: Callab
 def _look(settings: TrainSettings) -> tuple[Run, Path | None]:
     from limen.train.setup import last_checkpoint
 
-    return Run.open(settings.out), last_checkpoint(Path(settings.out))
+    return Run.open(settings.out), last_checkpoint(Path(settings.out), settings.iterations)
 
 
 def _begin(settings: TrainSettings, run: Run, problems: list[Problem], prompts: list[Prompt]) -> None:
@@ -122,7 +122,7 @@ def open_run(settings: TrainSettings, resume: bool | None) -> tuple[Run, Path | 
     run.save()
     from limen.train.setup import last_checkpoint
 
-    return run, last_checkpoint(path)
+    return run, last_checkpoint(path, settings.iterations)
 
 
 def fitting(
@@ -284,7 +284,10 @@ def make_config(settings: TrainSettings, loaded: Any, folder: Path) -> Any:
             values["generation_kwargs"] = {"stop": values["stop_strings"], "include_stop_str_in_output": True}
     known = {f.name for f in dataclasses.fields(SELFConfig)}
     assert set(values) <= known, sorted(set(values) - known)
-    return SELFConfig(**values)
+    config = SELFConfig(**values)
+    if a.loss_type:  # said, so that an algorithm's own does not go before it
+        config.loss_type = a.loss_type
+    return config
 
 
 def _stop(settings: TrainSettings, tokenizer: Any) -> list[str] | None:

@@ -122,9 +122,20 @@ def _greedy_transformers(trainer: Any, prompt_ids: Sequence[Sequence[int]]) -> l
     config.temperature = config.top_p = config.top_k = config.min_p = None
     ids, mask = _pad(prompt_ids, trainer.pad_id, left=True)
     device = trainer.accelerator.device
-    with unwrapped(trainer) as model, torch.no_grad():
+    with unwrapped(trainer) as model, torch.no_grad(), without_dropout(model):
         out = model.generate(input_ids=ids.to(device), attention_mask=mask.to(device), generation_config=config)
     return cut_at_eos(out[:, ids.shape[1] :], trainer.eos_ids)
+
+
+@contextlib.contextmanager
+def without_dropout(model: Any) -> Iterator[None]:
+    """Eval mode: a greedy answer is the policy's own only without dropout (LoRA's too)."""
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)
 
 
 @contextlib.contextmanager

@@ -68,9 +68,10 @@ def pad_id(t: Any) -> int:
 
 def check_trainer(t: Any) -> None:
     """Contradictions that only show once TRL is set up. Sets `can_measure_gradients`, `fingerprint`, `listeners`."""
-    a, args = t.algorithm, t.args
+    args = t.args
+    states = t.algorithm.states()
     local = args.per_device_train_batch_size * args.steps_per_generation
-    ours = a.selector != "all" or a.dynamic_sampling or _ever(args, "forward_kl_beta")
+    ours = any(a.selector != "all" or a.dynamic_sampling or a.forward_kl_beta for a in states)
     if ours and local % t.num_generations:
         raise ConfigError(
             f"per_device_train_batch_size x steps_per_generation = {local} must be a multiple of num_generations = "
@@ -78,10 +79,9 @@ def check_trainer(t: Any) -> None:
         )
     if ours and (getattr(t, "tools", None) or getattr(t, "environments", None)):
         raise ConfigError("tools and environments are not supported with screening or a forward KL; use algorithm grpo")
-    if (a.refill or a.dynamic_sampling) and not hasattr(t.train_dataset, "__getitem__"):
+    if any(a.refill or a.dynamic_sampling for a in states) and not hasattr(t.train_dataset, "__getitem__"):
         raise ConfigError("refill and dynamic_sampling pick fresh prompts: give a map-style training set, not a stream")
-    wants_correct = any(x == "correct" for x in [a.kl_responses, *(p["set"].get("kl_responses") for p in a.schedule)])
-    if wants_correct and t.judge_reward is None and not args.base_responses:
+    if any(a.kl_responses == "correct" for a in states) and t.judge_reward is None and not args.base_responses:
         raise ConfigError("kl_responses: correct needs a verifier (verifier=), or base_responses that were judged")
     sharded = t.is_fsdp_enabled or t.is_deepspeed_enabled
     if sharded and _ever(args, "reverse_kl_beta"):
@@ -98,8 +98,7 @@ def check_trainer(t: Any) -> None:
 
 def _ever(args: SELFConfig, key: str) -> bool:
     """Whether a weight is above 0 now or in some phase of the schedule."""
-    a = args.resolved()
-    return bool(getattr(a, key) or any(p["set"].get(key) for p in a.schedule))
+    return any(bool(getattr(a, key)) for a in args.resolved().states())
 
 
 def _check_lengths(t: Any) -> None:
@@ -171,7 +170,7 @@ def begin(t: Any, resume: Any) -> str | None:
         state = _read_state(t, Path(checkpoint))
         t.counters.update(state["counters"])
         t.begun_phases, t.last_metrics = list(state["begun_phases"]), dict(state["last_metrics"])
-    t.run_path = _run_path(t, checkpoint is not None)
+    t.run_path = Path(t.gather_rows([str(_run_path(t, checkpoint is not None))])[0])  # the main process chooses
     if t.accelerator.is_main_process:
         _open_run(t, int(state["step"]) if state else 0)
     t.accelerator.wait_for_everyone()
@@ -188,10 +187,11 @@ def close(t: Any) -> None:
         t.judge_reward.judge.close()
 
 
-def last_checkpoint(folder: Path) -> Path | None:
-    """The last checkpoint that was finished."""
+def last_checkpoint(folder: Path, cycle: int = 1) -> Path | None:
+    """The last checkpoint that was finished and does not fall inside a generation cycle of so many steps: Trainer saves
+    a last one wherever a run ends."""
     found = [(int(m[1]), p) for p in folder.glob("checkpoint-*") if (m := re.fullmatch(r"checkpoint-(\d+)", p.name))]
-    whole = [(n, p) for n, p in found if (p / STATE_FILE).exists()]
+    whole = [(n, p) for n, p in found if (p / STATE_FILE).exists() and n % cycle == 0]
     return max(whole)[1] if whole else None
 
 
@@ -200,7 +200,7 @@ def _checkpoint(t: Any, resume: Any) -> str | None:
         return None
     folder = Path(t.args.output_dir)
     if resume is True:
-        found = last_checkpoint(folder)
+        found = last_checkpoint(folder, t.args.cycle)
         if found is None:
             raise ConfigError(f"nothing to resume: no finished checkpoint in {folder}")
         return str(found)
@@ -222,6 +222,11 @@ def _read_state(t: Any, checkpoint: Path) -> dict[str, Any]:
             f"{state['generation']} and seed {state['seed']}; now they are {now} and {t.args.seed}: the run would not "
             "go on where it stopped"
         )
+    if state["step"] % t.args.cycle:
+        raise ConfigError(
+            f"{checkpoint} lies inside a generation cycle of {t.args.cycle} optimizer steps, so it cannot be gone on "
+            "with exactly: take an earlier one"
+        )
     return state
 
 
@@ -242,9 +247,10 @@ def _open_run(t: Any, step: int) -> None:
     there = (t.run_path / "run.json").exists()
     run = Run.open(t.run_path) if there else Run.create(t.run_path, "train", name, settings)
     forget_after(run, step)
-    for folder in Path(t.args.output_dir).glob("checkpoint-*"):
-        if not (folder / STATE_FILE).exists():
-            shutil.rmtree(folder)
+    if t.run_path == Path(t.args.output_dir):  # else other trainers' checkpoints may lie there: they are not ours
+        for folder in t.run_path.glob("checkpoint-*"):
+            if not (folder / STATE_FILE).exists():
+                shutil.rmtree(folder)
     if not (t.run_path / "problems.parquet").exists() and hasattr(t.train_dataset, "__getitem__"):
         run.write_problems([_problem(row) for row in t.train_dataset])
     if not t.args.record_rollouts:

@@ -134,9 +134,11 @@ class SELFTrainer(GRPOTrainer):  # type: ignore[misc]
         if not self.model.training:
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)  # type: ignore[no-any-return]
         start = self.clock()
+        inputs = dict(inputs)  # TRL keeps its own for the next pass over the same responses
         self._captured = {"inputs": inputs} if extra_losses.needs_capture(self.algorithm) else None
         loss = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
         captured, self._captured = self._captured, None
+        extra_losses.forget_blank(self, inputs)
         loss = loss + extra_losses.extra_loss(self, model, inputs, captured)
         self.count("tokens/forward", float(inputs["completion_mask"].sum()))
         self.count("seconds/forward", self.clock() - start)
