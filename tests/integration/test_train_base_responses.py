@@ -48,3 +48,50 @@ def test_other_template_and_other_problems_are_refused(tmp_path, sampled):
     empty = Run.create(tmp_path / "empty", "sample", "base", {})
     with pytest.raises(DataError, match="holds no rollouts"):
         load_base(empty.path, {"nobody": ""})
+
+
+def test_a_training_runs_greedy_answers_are_no_base_samples(tmp_path, sampled):
+    """Its rollouts of step 0 are the base's, but those of the screening are greedy."""
+    run = train(settings(tmp_path, sampled))
+    stored = list(run.rollouts())
+    assert any(r.policy.endswith("@greedy") and r.step == 0 for r in stored)
+    base = load_base(run.path, dict.fromkeys([p.id for p in sampled.problems()], ""))
+    own = {(r.problem_id, r.token_ids) for r in stored if not r.policy.endswith("@greedy")}
+    assert {(p, tuple(r.token_ids.tolist())) for p, rs in base.by_problem.items() for r in rs} <= own
+    assert len(base) == len([r for r in stored if not r.policy.endswith("@greedy")])
+
+
+def test_responses_at_another_temperature_are_said_aloud_and_of_two_policies_refused(tmp_path, sampled, caplog):
+    hashes = dict.fromkeys([p.id for p in sampled.problems()], "")
+    load_base(sampled.path, hashes)
+    assert not caplog.records
+    cool = SampleSettings.make(model="tiny", problems=PROBLEMS, n=1, max_tokens=6, template="plain", device="cpu",
+                               temperature=0.5, policy="cool")  # fmt: skip
+    path = sample_run(cool, tmp_path / "cool", progress=False).path
+    load_base(path, hashes)
+    assert "(0.5, 1.0, 0)" in caplog.text
+    for r in sampled.rollouts():
+        from limen.store.schema import rollout_row
+
+        with Run.open(path).writer("rollouts") as rollouts:
+            rollouts.append(rollout_row(r))
+        break
+    with pytest.raises(DataError, match="several policies"):
+        load_base(path, hashes)
+
+
+def test_responses_of_another_models_tokenizer_are_refused(tmp_path, sampled, monkeypatch):
+    from limen.train import base_responses
+
+    own = base_responses.load_base
+
+    def shifted(*args):
+        base = own(*args)
+        for rs in base.by_problem.values():
+            for r in rs:
+                r.token_ids[:] += 1000
+        return base
+
+    monkeypatch.setattr("limen.train.base_draw.load_base", shifted)
+    with pytest.raises(DataError, match="drawn by another model"):
+        train(settings(tmp_path, sampled))

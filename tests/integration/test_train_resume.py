@@ -136,7 +136,39 @@ def test_what_a_folder_holds_decides(tmp_path):
         update={"optimiser": OptimiserSettings(schedule="linear"), "out": str(tmp_path / "decay")}
     )
     open_run(decaying, None)
+    (tmp_path / "decay" / "metrics.jsonl").write_text('{"step": 1}\n')
     with pytest.raises(ConfigError, match="steps was 2, is 4"):
         open_run(decaying.model_copy(update={"steps": 4}), None)
     longer = train(settings.model_copy(update={"steps": 4}))
     assert [x["step"] for x in metrics(longer.path)] == [1, 2, 3, 4]
+
+
+def test_a_folder_in_which_nothing_was_made_takes_the_mended_settings(tmp_path):
+    values = {**SMALL, "steps": 1, "algorithm": "grpo", "out": str(tmp_path / "run")}
+    with pytest.raises(ConfigError, match="context of"):
+        train(TrainSettings(**{**values, "max_new_tokens": 500}))
+    assert train(TrainSettings(**values)).settings["max_new_tokens"] == SMALL["max_new_tokens"]
+    with pytest.raises(ConfigError, match=r"\(algorithm.soft_gate was None, is 1.0\)"):
+        train(TrainSettings(**{**values, "algorithm": {"name": "grpo", "soft_gate": 1.0}}))
+
+
+def test_a_run_that_ended_inside_a_cycle_goes_on_from_the_checkpoint_before(tmp_path):
+    values = {**SMALL, "algorithm": "grpo", "iterations": 2, "save_steps": 2, "name": "p"}
+    short = train(TrainSettings(**values | {"steps": 3}, out=str(tmp_path / "short")))
+    assert (short.path / "checkpoint-3").exists()
+    longer = train(TrainSettings(**values | {"steps": 4}, out=str(tmp_path / "short")))
+    whole = train(TrainSettings(**values | {"steps": 4}, out=str(tmp_path / "whole")))
+    assert metrics(longer.path) == metrics(whole.path)
+    name = "model/model.safetensors"
+    assert (whole.path / name).read_bytes() == (longer.path / name).read_bytes()
+
+
+def test_checkpoints_of_other_trainers_are_left_alone(tmp_path):
+    """A script that changed from GRPOTrainer to SELFTrainer keeps its output_dir, and what lies there."""
+    from train_helpers import rows, tiny_model, trainer
+
+    theirs = tmp_path / "checkpoint-500"
+    theirs.mkdir()
+    (theirs / "model.safetensors").write_bytes(b"weights")
+    trainer(tmp_path, tiny_model(), rows(), algorithm="grpo", max_steps=1).train()
+    assert (theirs / "model.safetensors").read_bytes() == b"weights"

@@ -13,7 +13,7 @@ import torch
 
 from limen.engines.hf import TransformersEngine
 from limen.engines.protocol import SampleRequest
-from limen.errors import ConfigError
+from limen.errors import ConfigError, DataError
 from limen.models import LoadedModel
 from limen.problems.prompt import text_hash
 from limen.store import Run
@@ -43,9 +43,21 @@ def prepare(t: Any) -> BaseResponses:
         if not (folder / "run.json").exists() or Run.open(folder).info["status"] != "done":
             _draw(t, folder, list(rows.values()))
         base = load_base(folder, dict.fromkeys(rows, ""))
+    _check_ids(t, base)
     if any(a.kl_estimator == "k3" for a in t.algorithm.states()):
         base = _with_logprobs(t, base, rows)
     return base
+
+
+def _check_ids(t: Any, base: BaseResponses) -> None:
+    """Token ids of another tokenizer that this model has no embedding for would end in an indexing error."""
+    known = int(t.accelerator.unwrap_model(t.model).get_input_embeddings().weight.shape[0])
+    most = max(int(r.token_ids.max()) for rs in base.by_problem.values() for r in rs)
+    if most >= known:
+        raise DataError(
+            f"the base responses hold token {most}, but the model knows {known}: they were drawn by another model; "
+            "sample them with the one that is trained"
+        )
 
 
 def _draw(t: Any, folder: Path, rows: list[Any]) -> None:

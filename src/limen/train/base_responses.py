@@ -6,6 +6,7 @@ cursor to lose: a resumed run picks the same ones.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,13 @@ from torch import Tensor
 
 from limen.errors import DataError
 from limen.store import Run
+from limen.train.recorder import GREEDY
 from limen.types import derive_seed
+
+log = logging.getLogger(__name__)
+
+SAMPLER = ("temperature", "top_p", "top_k")
+"""Columns of a rollout that say whether it was drawn from the policy as it is (1, 1, 0)."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +123,8 @@ def load_base(path: str | Path, prompt_hashes: Mapping[str, str], limit: int = 0
     """Read a run folder that `limen sample` (or a training run before) made with the base model.
 
     `prompt_hashes`: by training problem id, the hash of the prompt that is trained on ("" if not known). Raises
-    `DataError` where no problem is covered, token ids are missing, or the prompts were rendered otherwise.
+    `DataError` where no problem is covered, token ids are missing, the prompts were rendered otherwise, or several
+    policies are in it. Greedy answers (of a training run's screening) are no samples, and are left out.
     """
     run = Run.open(path)
     data = run.dataset("rollouts")
@@ -125,12 +133,16 @@ def load_base(path: str | Path, prompt_hashes: Mapping[str, str], limit: int = 0
     correct = _verdicts(run)
     found: dict[str, dict[int, BaseResponse]] = {}
     other = 0
-    columns = ["problem_id", "policy", "step", "sample_index", "token_ids", "logprobs", "prompt_hash"]
+    policies, bent = set(), set()
+    columns = ["problem_id", "policy", "sample_index", "token_ids", "logprobs", "prompt_hash", *SAMPLER]
     for batch in data.to_batches(columns=columns, filter=ds.field("step") == 0):
         for row in batch.to_pylist():
             pid = row["problem_id"]
-            if pid not in prompt_hashes:
+            if pid not in prompt_hashes or row["policy"].endswith(GREEDY):
                 continue
+            policies.add(row["policy"])
+            if (drawn := tuple(row[k] for k in SAMPLER)) != (1.0, 1.0, 0):
+                bent.add(drawn)
             if row["token_ids"] is None:
                 raise DataError(f"{path}: responses without token ids cannot be trained on; sample with another engine")
             if prompt_hashes[pid] not in ("", row["prompt_hash"]):
@@ -144,6 +156,11 @@ def load_base(path: str | Path, prompt_hashes: Mapping[str, str], limit: int = 0
     if not found:
         why = "their prompts were rendered with another template" if other else "it has other problems"
         raise DataError(f"{path} holds no base responses of the training problems: {why}")
+    if len(policies) > 1:
+        raise DataError(f"{path} holds several policies ({', '.join(sorted(policies))}): give a run of the base alone")
+    if bent:
+        log.warning("%s was not drawn from the base itself but at temperature, top_p, top_k = %s: the forward KL is then "
+                    "to that distribution", path, "; ".join(map(str, sorted(bent))))  # fmt: skip
     ordered = {pid: [rows[i] for i in sorted(rows)] for pid, rows in found.items()}
     return BaseResponses({pid: rows[:limit] if limit else rows for pid, rows in ordered.items()})
 

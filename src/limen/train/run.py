@@ -38,6 +38,9 @@ def train(settings: TrainSettings, resume: bool | None = None, progress: Progres
 
     Raises `ConfigError` where the folder holds a run with other settings, `DataError`, `ModelError`.
     """
+    from limen.train.dry_run import resolve
+
+    resolve(settings)
     run, checkpoint = on_main_first(settings, lambda: open_run(settings, resume), lambda: _look(settings))
     if run.info["status"] == "done" and (_spent(settings, run) or int(run.info.get("steps_done", 0)) >= settings.steps):
         return run
@@ -113,9 +116,11 @@ def open_run(settings: TrainSettings, resume: bool | None) -> tuple[Run, Path | 
         )
     before = run.settings
     free = FREE if settings.optimiser.schedule.startswith("constant") else tuple(k for k in FREE if k != "steps")
-    changed = sorted(k for k in values if k not in free and before.get(k) != values[k])
-    if changed:
-        details = "; ".join(f"{k} was {before.get(k)!r}, is {values[k]!r}" for k in changed)
+    changed = _changed({k: before.get(k) for k in values if k not in free}, values)
+    if changed and not _begun(path):  # stopped before anything was made: an error in the settings, now mended
+        (path / "problems.parquet").unlink(missing_ok=True)
+    elif changed:
+        details = "; ".join(f"{k} was {a!r}, is {b!r}" for k, a, b in changed)
         raise ConfigError(f"{path} holds a run with other settings ({details}): choose another out, or take those")
     run = Run.create(path, "train", settings.policy, values)
     run.info["settings"], run.info["status"] = values, run.info["status"]
@@ -123,6 +128,24 @@ def open_run(settings: TrainSettings, resume: bool | None) -> tuple[Run, Path | 
     from limen.train.setup import last_checkpoint
 
     return run, last_checkpoint(path, settings.iterations)
+
+
+def _changed(before: Mapping[str, Any], now: Mapping[str, Any], inside: str = "") -> list[tuple[str, Any, Any]]:
+    """(key, value before, value now) of what differs, keys of mappings inside with a dot."""
+    found = []
+    for key, old in sorted(before.items()):
+        new = now.get(key)
+        if isinstance(old, dict) and isinstance(new, dict):
+            found += _changed({k: old.get(k) for k in {*old, *new}}, new, f"{inside}{key}.")
+        elif old != new:
+            found.append((inside + key, old, new))
+    return found
+
+
+def _begun(path: Path) -> bool:
+    """Whether the run has made anything that other settings would contradict."""
+    made = ("metrics.jsonl", "rollouts", "base", "model")
+    return any((path / m).exists() for m in made) or any(path.glob("checkpoint-*"))
 
 
 def fitting(
