@@ -67,8 +67,8 @@ class SELFConfig(GRPOConfig):  # type: ignore[misc]
         preset = named(self.algorithm)
         if "epsilon_high" in preset and getattr(self, "epsilon_high", None) is None:
             self.epsilon_high: float | None = preset["epsilon_high"]
-        if "loss_type" in preset and self.loss_type == type(self).__dataclass_fields__["loss_type"].default:
-            self.loss_type = preset["loss_type"]
+        if getattr(self, "loss_type", None) == type(self).__dataclass_fields__["loss_type"].default:
+            self.loss_type: str = preset.get("loss_type", self.loss_type)
         super().__post_init__()
         algorithm = self.resolved()
         check_group(algorithm, self.num_generations)

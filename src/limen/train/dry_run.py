@@ -62,10 +62,10 @@ def resolve(settings: TrainSettings) -> Algorithm:
         values["schedule"] = tuple(values["schedule"])
     algorithm = Algorithm(**values)
     check_group(algorithm, settings.group_size)
-    if settings.base_responses and not any(a.forward_kl_beta for a in algorithm.states()):
-        raise ConfigError("base_responses is given but forward_kl_beta is 0, so they would never be used")
     if settings.base_responses and not (Path(settings.base_responses) / "run.json").exists():
         raise ConfigError(f"base_responses: {settings.base_responses} is not a run folder (limen sample makes one)")
+    if settings.base_responses and not any(a.forward_kl_beta for a in algorithm.states()):
+        raise ConfigError("base_responses is given but forward_kl_beta is 0, so they would never be used")
     return algorithm
 
 
