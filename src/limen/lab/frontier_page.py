@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -202,7 +202,7 @@ def _over_budget(runs: Sequence[Finished]) -> list[str]:
 
 
 def figure(draws: Sequence[CountTable], found: Sequence[Row], out: Path) -> list[Path]:
-    """pass@1 against pass@n, a panel for each role and budget: crosses are 95% t intervals over seeds."""
+    """pass@1 against pass@n, a panel for each role and budget: crosses are 95% t intervals over seeds (where few)."""
     from limen.dynamics.figures import legend, save
 
     panels = list(dict.fromkeys((r.role, r.budget) for r in found))
@@ -245,16 +245,43 @@ def _panel(ax: Any, draws: Sequence[CountTable], part: Sequence[Row], title: str
     ax.set_ylim(min(y) - 0.02, top)
     ax.fill_between([bound - WITHIN, right], base[1], top, color="0.8", alpha=0.6, lw=0, label="prize")
     ax.plot(*base, marker="*", color=INK, markersize=9, linestyle="none", label="base")
-    for i, r in enumerate(part):
+    crowded = len(part) > CROWDED
+    for r in part:
         half = [[max(0.0, v[0] - v[1])] if v[1] == v[1] else [0.0] for v in (r.one, r.most)]
         colour = style(list(ARMS).index(r.arm) if r.arm in ARMS else 0)[0]
-        ax.errorbar(r.one[0], r.most[0], xerr=half[0], yerr=half[1], color=colour, marker="o", markersize=3,
-                    linewidth=0.7, alpha=0.85)  # fmt: skip
-        ax.annotate(r.arm, (r.one[0], r.most[0]), xytext=(3, 3 if i % 2 else -8), textcoords="offset points",
-                    fontsize=6, color=INK)  # fmt: skip
+        whiskers = {} if crowded else {"xerr": half[0], "yerr": half[1]}
+        ax.errorbar(r.one[0], r.most[0], **whiskers, color=colour, marker="o", markersize=3, linewidth=0.7, alpha=0.85)
+    _labels(ax, {r.arm: (r.one[0], r.most[0]) for r in part}, -2 if crowded else 3)
     titled(ax, title + (f" (far below: {', '.join(low)})" if low else ""), f"pass@{k}", "pass@1")
 
 
+def _labels(ax: Any, points: Mapping[str, tuple[float, float]], rise: float, size: float = 6.0) -> None:
+    """Names beside their points, `rise` points up, each at the nearest place where it covers no other name or point."""
+    from limen.report.figures import INK
+
+    unit = ax.figure.dpi / 72
+    dots = {name: ax.transData.transform(xy) / unit for name, xy in points.items()}
+    taken = [(x - 2, y - 2, x + 2, y + 2) for x, y in dots.values()]
+    for name, (x, y) in sorted(dots.items(), key=lambda item: -item[1][1]):
+        width = 0.55 * size * len(name)
+        places = [(dx if dx > 0 else dx - width, dy) for far in range(9) for dx in (4, -4)
+                  for dy in {0: (rise,)}.get(far, (far * 6 - 2, -far * 6 - 2))]  # fmt: skip
+        boxes = [(x + dx, y + dy, x + dx + width, y + dy + size) for dx, dy in places]
+        free = [i for i, b in enumerate(boxes) if not any(_overlap(b, t) for t in taken)]
+        at = free[0] if free else 0
+        taken.append(boxes[at])
+        far = abs(places[at][1] + 2) > size
+        line = {"arrowstyle": "-", "color": "0.6", "linewidth": 0.5, "shrinkA": 0, "shrinkB": 2} if far else None
+        ax.annotate(name, points[name], xytext=places[at], textcoords="offset points", fontsize=size, color=INK,
+                    arrowprops=line)  # fmt: skip
+
+
+def _overlap(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
+    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
+
+
+CROWDED = 10
+"""A panel of more arms shows no intervals; the table has them."""
 DEEP = 0.35
 """Arms whose pass@n lies further below the base's are named in the title and not drawn."""
 
