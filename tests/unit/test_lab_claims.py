@@ -388,3 +388,48 @@ def test_first_order_by_hand():
     for c in sweep:
         c["r2"] = 1 - c["lr"] ** 3
     assert pairs.first_order(e).verdict == "undetermined"
+
+
+def noise_study(rows, **more):
+    return Evidence(
+        "noise", {"digest": "noise", "recipe": "demo", "steps": 200, "patterns": rows, **more}, Path("noise")
+    )
+
+
+def test_errors_of_two_studies_are_read_together_and_kept_apart(tmp_path):
+    true = {"noise": None, "class": "(clean)", "R": 0.6}
+    fixed = noise_study({"true": true, "fn_lacks": pattern("false_negative", "lacks", "delay", 0.3)})
+    drawn = pattern("false_negative", "random", "plateau", 0.3, per="sample")
+    drawn["class_by_seed"] = ["plateau", "delay", "collapse"]
+    random = noise_study({"true": {**true, "R": 0.51}, "fn_random": drawn})
+    names = [write_digest(e, tmp_path).name for e in (fixed, random)]
+    assert names == ["noise.digest.json", "noise-per-sample.digest.json"]
+    rows = {r.id: r.found for r in judge_all({"noise": [fixed, random]})}
+    assert rows["DPC-1"].verdict == "opposite"
+    assert "clean 0.510: fn_random plateau (0.500; by seed plateau, delay, collapse)" in rows["DPC-1"].size
+    assert rows["DPC-2"].verdict == "opposite"
+    alone = {r.id: r.found.verdict for r in judge_all({"noise": [fixed]})}
+    assert (alone["DPC-1"], alone["DPC-2"]) == ("not run yet", "not run yet")
+    other_recipe = noise_study({"true": true, "fn_random": drawn})
+    other_recipe.doc["recipe"] = "gentle"
+    assert len(other.joined([fixed, other_recipe])) == 2
+
+
+def on_base(name, verdicts):
+    words = ("‖Δ‖ grows", "Δ⁺ falls", "log π(y⁺) falls")
+    rows = [{"trend": w, "verdict": v, "mean": 0.1, "low": 0.0, "high": 0.2} for w, v in zip(words, verdicts)]
+    series = {"grpo-constant": [(50, SELF), (100, GRPO)]}
+    return study(series, "dynamics", trends={"grpo-constant": rows}, base=name)
+
+
+def test_dynamics_across_bases(tmp_path):
+    same = [on_base(n, ("appears", "unclear", "opposite")) for n in ("tiny", "model-width-48", "model-width-192")]
+    assert dynamics.across_bases(same).verdict == "agrees"
+    assert dynamics.across_bases(same[:2]) is None
+    turned = [*same[:2], on_base("model-width-192", ("opposite", "unclear", "opposite"))]
+    assert dynamics.across_bases(turned).verdict == "opposite"
+    unlike = [*same[:2], on_base("model-width-192", ("unclear", "unclear", "opposite"))]
+    assert dynamics.across_bases(unlike).verdict == "undetermined"
+    row = next(r for r in judge_all({"dynamics": same}) if r.id == "RBP-F10")
+    assert "F2B: tiny agrees, model-width-48 agrees" in row.found.size
+    assert write_digest(same[1], tmp_path).name == "dynamics-model-width-48.digest.json"

@@ -1,4 +1,4 @@
-"""`limen lab longer`, `decoding`, `samples`: questions of our own, one figure each."""
+"""`limen lab longer`, `decoding`, `samples`, `bins`: questions of our own, one figure each."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ def register(lab: typer.Typer) -> None:
     lab.command("longer")(longer)
     lab.command("decoding")(decoding)
     lab.command("samples")(samples)
+    lab.command("bins")(bins)
 
 
 def longer(
@@ -101,3 +102,15 @@ def samples(
     if not found:
         raise DataError(f"{study} holds no counts of trained policies: give the digest of methods or demo, or a folder")
     print(own.run_samples(found[0], out, methods.split(",") if methods else own.methods_of(found[0])))
+
+
+def bins(
+    study: Annotated[Path, typer.Argument(help="Folder of `limen lab methods` with its trainings.")],
+    out: Out,
+    base: Base = "tiny",
+    device: Device = "cpu",
+) -> None:
+    """Winners and losers by the base's success rate: log-likelihood of the right answer, signal, outside solutions."""
+    from limen.lab.bins import run_bins
+
+    print(run_bins(study, out, base, device))

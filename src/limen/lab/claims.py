@@ -7,7 +7,7 @@ whose study has not run says so and names the command.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -18,6 +18,7 @@ import yaml
 from limen.errors import DataError
 from limen.lab import claims_arms as arms
 from limen.lab import claims_between as pairs
+from limen.lab import claims_bins as bins
 from limen.lab import claims_dynamics as dynamics
 from limen.lab import claims_offline as offline
 from limen.lab import claims_other as other
@@ -47,6 +48,8 @@ RULES: dict[str, Rule] = {
     "RBP-F2C": dynamics.trend("Δ⁺ falls"),
     "RBP-F2D": dynamics.trend("log π(y⁺) falls"),
     "RBP-F3": pairs.predicts,
+    "RBP-S4-1": bins.winners_gain,
+    "RBP-S5-WTA": bins.winner_takes_all,
     "RBP-A.2": policies.covered,
     "RBP-F4L": pairs.perplexity("own"),
     "RBP-F4M": pairs.perplexity("base"),
@@ -99,6 +102,10 @@ RULES: dict[str, Rule] = {
 }
 
 
+OVER_STUDIES: dict[str, Callable[[Sequence[Evidence]], Verdict | None]] = {"RBP-F10": dynamics.across_bases}
+"""Rows that all studies of their kind decide together."""
+
+
 @dataclass(frozen=True)
 class Row:
     """A claim and what ours says of it. `command`: what makes (or would make) the evidence."""
@@ -119,6 +126,7 @@ def sections() -> dict[str, dict[str, Mapping[str, Any]]]:
 
 def judge_all(studies: Mapping[str, Sequence[Evidence]]) -> list[Row]:
     """Every row, in the file's order."""
+    studies = {k: other.joined(v) if k == "noise" else v for k, v in studies.items()}
     entries = [(section, name, entry) for section, rows in sections().items() for name, entry in rows.items()]
     found = {name: _judge(name, entry, studies) for _, name, entry in entries}
     found |= {name: _together(entry["rows"], found) for _, name, entry in entries if "rows" in entry}
@@ -136,6 +144,11 @@ def _together(rows: Sequence[str], found: Mapping[str, tuple[Verdict, str]]) -> 
 
 def _judge(name: str, entry: Mapping[str, Any], studies: Mapping[str, Sequence[Evidence]]) -> tuple[Verdict, str]:
     kinds = list(entry.get("from", ()))
+    if name in OVER_STUDIES:
+        together_ = OVER_STUDIES[name](studies.get(kinds[0], ()))
+        if together_ is not None:
+            return together_, str(entry["command"])
+        return Verdict(NOT_RUN, f"needs {entry['needs']}"), str(entry["command"])
     for kind in kinds:
         found = [(e, v) for e in studies.get(kind, ()) if (v := RULES[name](e)) is not None]
         if found:
@@ -197,14 +210,14 @@ def check_rules() -> None:
     """Every row has exactly one way to be judged. Raises `DataError` where the file and the rules disagree."""
     rows = {name: entry for part in sections().values() for name, entry in part.items()}
     for name, entry in rows.items():
-        if bool(entry.get("from")) != (name in RULES):
+        if bool(entry.get("from")) != (name in RULES or name in OVER_STUDIES):
             raise DataError(f"claims.yaml, {name}: rows that name a study need a rule, and only those have one")
         unknown = [k for k in entry.get("from", ()) if k not in MAKERS]
         if unknown or not any(k in entry for k in ("from", "fixed", "missing", "reach", "rows")):
             raise DataError(
                 f"claims.yaml, {name}: expected from (of {', '.join(MAKERS)}), fixed, missing, reach or rows"
             )
-    left = set(RULES) - set(rows)
+    left = (set(RULES) | set(OVER_STUDIES)) - set(rows)
     if left:
         raise DataError(f"claims.yaml lacks rows for the rules of {', '.join(sorted(left))}")
 

@@ -132,7 +132,9 @@ def traces(group: str, sign: int) -> Rule:
 
     def rule(e: Evidence) -> Verdict | None:
         rows = [r for r in e.doc.get("traces") or () if r["group"] == group and r["traces"]]
-        by_source = {s: [_entry(r["ppl"]) for r in rows if r["source"] == s] for s in {r["source"] for r in rows}}
+        by_source = {
+            s: [_entry(r["ppl"]) for r in rows if r["source"] == s] for s in dict.fromkeys(r["source"] for r in rows)
+        }
         pairs = {s: x for s, x in by_source.items() if len(x) == 2}
         if not pairs:
             return None

@@ -54,6 +54,22 @@ def trend(words: str, versus: bool = False) -> Rule:
     return rule
 
 
+def across_bases(studies: Sequence[Evidence]) -> Verdict | None:
+    """RBP-F10: each of figure 2's four verdicts is the same on every base; three bases at least, else it is not run.
+    Opposite: one of them agrees on one base and is opposite on another."""
+    bases = {str(e.doc.get("base", "tiny")): e for e in studies}
+    if len(bases) < 3:
+        return None
+    rules = {"F2A": slips_below, "F2B": trend("‖Δ‖ grows"), "F2C": trend("Δ⁺ falls"), "F2D": trend("log π(y⁺) falls")}
+    found = {row: {b: v.verdict for b, e in bases.items() if (v := rule(e)) is not None} for row, rule in rules.items()}
+    if any(len(v) < len(bases) for v in found.values()):
+        return None
+    size = "; ".join(f"{row}: " + ", ".join(f"{b} {v}" for b, v in x.items()) for row, x in found.items())
+    if any({AGREES, OPPOSITE} <= set(x.values()) for x in found.values()):
+        return Verdict(OPPOSITE, size)
+    return Verdict(AGREES if all(len(set(x.values())) == 1 for x in found.values()) else UNDETERMINED, size)
+
+
 @dataclass(frozen=True)
 class Point:
     """One checkpoint of one training: coverages, and E, S beside chance."""

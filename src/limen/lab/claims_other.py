@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from limen.lab.claims_rules import AGREES, OPPOSITE, UNDETERMINED, Rule, Verdict
@@ -34,6 +34,30 @@ def modes(row: str) -> Rule:
     return rule
 
 
+def joined(studies: Sequence[Evidence]) -> list[Evidence]:
+    """Studies of verifier errors with one recipe as one, so that a row that compares patterns finds them all. Each
+    pattern keeps the clean level of its own study (`clean`); of a pattern that several have, the first study's counts.
+    """
+    found: dict[Any, list[Evidence]] = {}
+    for e in studies:
+        found.setdefault((e.doc.get("recipe") or "demo", e.doc.get("steps")), []).append(e)
+    return [_join(same) if len(same) > 1 else same[0] for same in found.values()]
+
+
+def _join(studies: Sequence[Evidence]) -> Evidence:
+    from limen.lab.evidence import command_of
+
+    patterns: dict[str, Any] = {}
+    for e in studies:
+        clean = e.doc["patterns"].get("true", {}).get("R")
+        for name, row in e.doc["patterns"].items():
+            patterns.setdefault(name, {**row, "clean": clean})
+    first = studies[0]
+    commands = [command_of(e.doc.get("provenance", {}), e.kind) for e in studies]
+    made = {**first.doc.get("provenance", {}), "command": "; ".join(dict.fromkeys(commands))}
+    return Evidence(first.kind, {**first.doc, "patterns": patterns, "provenance": made}, first.path)
+
+
 def _patterns(e: Evidence) -> dict[str, Mapping[str, Any]]:
     rows: dict[str, Mapping[str, Any]] = {k: v for k, v in e.doc.get("patterns", {}).items() if v.get("noise")}
     return rows
@@ -45,7 +69,13 @@ def _random(noise: Any) -> bool:
 
 
 def _said(rows: Mapping[str, Mapping[str, Any]]) -> str:
-    return "; ".join(f"{k} {r['class']} ({r['R']:.3f})" for k, r in rows.items())
+    return "; ".join(f"{k} {r['class']} ({r['R']:.3f}{_by_seed(r)})" for k, r in rows.items())
+
+
+def _by_seed(row: Mapping[str, Any]) -> str:
+    """Classes of the seeds, where they differ."""
+    found = list(row.get("class_by_seed") or ())
+    return f"; by seed {', '.join(found)}" if len(set(found)) > 1 else ""
 
 
 def random_errors_delay(e: Evidence) -> Verdict | None:
@@ -55,11 +85,9 @@ def random_errors_delay(e: Evidence) -> Verdict | None:
         return None
     hits = [r["class"] == "delay" for r in rows.values()]
     verdict = AGREES if all(hits) else OPPOSITE if not any(hits) else UNDETERMINED
-    return Verdict(verdict, f"end level of the true reward, clean {_clean(e):.3f}: {_said(rows)}")
-
-
-def _clean(e: Evidence) -> float:
-    return float(e.doc["patterns"]["true"]["R"])
+    clean = sorted({float(r.get("clean") or e.doc["patterns"]["true"]["R"]) for r in rows.values()})
+    level = ", ".join(f"{x:.3f}" for x in clean)
+    return Verdict(verdict, f"end level of the true reward, clean {level}: {_said(rows)}")
 
 
 def negatives_like_random(e: Evidence) -> Verdict | None:

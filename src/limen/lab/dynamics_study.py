@@ -147,7 +147,13 @@ def run_dynamics(s: DynamicsStudy, seeds: Sequence[int], jobs: int = 1) -> str:
     (s.study.out / "dynamics.md").write_text(page, encoding="utf-8")
     write_json(
         s.study.out / "dynamics.json",
-        {"provenance": provenance(), "steps": s.study.steps, "every": s.every, "trends": to_json(found)},
+        {
+            "provenance": provenance(),
+            "steps": s.study.steps,
+            "every": s.every,
+            "base": Path(s.study.base).name,
+            "trends": to_json(found),
+        },
     )
     draw(s, seeds, compared)
     return page

@@ -33,6 +33,7 @@ MAKERS = {
     "bandit": "limen bandit --out DIR",
     "longer": "limen lab longer --out DIR",
     "decoding": "limen lab decoding STUDY --out DIR",
+    "bins": "limen lab bins STUDY --out DIR",
 }
 """Kinds of study, and the command that makes each."""
 
@@ -131,18 +132,31 @@ def read(file: Path) -> Evidence | None:
 
 
 def write_digest(one: Evidence, folder: Path) -> Path:
-    """`KIND.digest.json` (or, of a study that is no demo's size apart, `KIND-RECIPE.digest.json`) in `folder`."""
+    """`KIND.digest.json` (or, of a study that is no demo's size apart, `KIND-RECIPE.digest.json`) in `folder`.
+
+    Two more names, so that no study overwrites another that rows compare it with: verifier errors that are all drawn
+    for each sample, and the dynamics of another base than `tiny`.
+    """
     recipe = one.doc.get("recipe")
     name = one.kind if recipe in (None, "demo") or one.kind == "modes" else f"{one.kind}-{recipe}"
+    name += "-per-sample" if one.kind == "noise" and _per_sample(one.doc) else ""
+    base = str(one.doc.get("base", "tiny")) if one.kind == "dynamics" else "tiny"
+    name += "" if base == "tiny" else f"-{base}"
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{name}.digest.json"
     write_json(file, one.doc)
     return file
 
 
+def _per_sample(doc: Mapping[str, Any]) -> bool:
+    """Every error pattern is drawn for each sample."""
+    noises = [r["noise"] for r in doc.get("patterns", {}).values() if r.get("noise")]
+    return bool(noises) and all(isinstance(x, dict) and x.get("per") == "sample" for x in noises)
+
+
 def digest(kind: str, doc: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """A study's JSON without what no figure or claim needs; of its run folders, counts and training curves."""
-    keep = {k: doc[k] for k in ("provenance", "steps", "recipe", "n", "trends", "rules", "every") if k in doc}
+    keep = {k: doc[k] for k in ("provenance", "steps", "recipe", "n", "trends", "rules", "every", "base") if k in doc}
     out: dict[str, Any] = {"digest": kind, **keep}
     if kind == "demo":
         out |= _demo_counts(doc, folder)

@@ -49,7 +49,10 @@ def figure(e: Evidence, out: Path, name: str = "widths") -> list[Path]:
                 own = [r for r in rows if (r["method"], r["k"]) == (m, k)]
                 colour, dash = style(i)
                 y = [r["change"] for r in own]
-                half = [[r["change"] - r["low"] for r in own], [r["high"] - r["change"] for r in own]]
+                half = [
+                    [max(0.0, r["change"] - r["low"]) for r in own],
+                    [max(0.0, r["high"] - r["change"]) for r in own],
+                ]
                 x = [r["parameters"] * 1.04 ** (2 * i - 1) for r in own]
                 ax.errorbar(x, y, half, color=colour, linestyle=dash, linewidth=1.3, marker="o", markersize=3.5,
                             elinewidth=0.9, capsize=2, label=NAMES[m])  # fmt: skip
