@@ -135,6 +135,12 @@ def _widths(e: Evidence, out: Path) -> list[Path]:
     return figure(e, out, "limen-figure4")
 
 
+def _bins(e: Evidence, out: Path) -> list[Path]:
+    from limen.lab.bins_page import figure
+
+    return figure(e, out, "limen-figure5")
+
+
 BOTH = ("demo", "methods")
 OF_METHODS = ("methods", "demo")
 
@@ -176,6 +182,7 @@ ITEMS: tuple[Item, ...] = (
     Item("limen", "figure", 2, "temperature and top-p at evaluation", ("decoding",), _decoding),
     Item("limen", "figure", 3, "number of samples", OF_METHODS, _samples),
     Item("limen", "figure", 4, "larger models", ("widths",), _widths),
+    Item("limen", "figure", 5, "winners and losers", ("bins",), _bins),
 )  # fmt: skip
 
 
