@@ -57,7 +57,8 @@ def test_groups_by_hand():
 def evidence(low, high, signal=(0.1, 0.1, 0.1), success=(0.1, 0.1, 0.1), top=(0.8, 0.8, 0.9), seeds=3):
     """Every seed alike but for a thousandth, so that intervals over seeds are narrow."""
     change = [
-        {"method": "grpo", "seed": s, "bin": b, "dlogp": [x] * 10, "dp": [x / 10] * 10}
+        {"method": "grpo", "seed": s, "bin": b, "dlogp": " ".join([str(x)] * 10),
+         "dp": " ".join([str(x / 10)] * 10)}
         for s in range(seeds) for b, x in ((1, low), (6, high))
     ]  # fmt: skip
     groups = [

@@ -31,11 +31,11 @@ def name(e: Evidence, b: int) -> str:
 
 
 def by_bin(e: Evidence, method: str, key: str) -> dict[int, tuple[int, Interval]]:
-    """bin → (problems, interval of the seed mean) of `dlogp` or `dp`."""
+    """bin → (problems, interval of the seed mean) of `dlogp` or `dp`, each a line of numbers in the digest."""
     found: dict[int, list[list[float]]] = {}
     for r in e.doc.get("changes", ()):
         if r["method"] == method:
-            found.setdefault(int(r["bin"]), []).append(r[key])
+            found.setdefault(int(r["bin"]), []).append([float(x) for x in r[key].split()])
     return {b: (len(x[0]), interval(np.mean(x, axis=0))) for b, x in sorted(found.items())}
 
 

@@ -176,6 +176,9 @@ def digest(kind: str, doc: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         out |= {k: doc[k] for k in ("parameters", "greedy", "commits", "hardware", "settings") if k in doc}
     elif kind == "noise":
         out["patterns"] = doc["patterns"]
+    elif kind == "bins":
+        out |= {k: doc[k] for k in ("study", "edges", "groups", "traces")}
+        out["changes"] = [{**r, **{k: _line(r[k]) for k in ("dlogp", "dp")}} for r in doc["changes"]]
     else:
         out |= {k: v for k, v in doc.items() if k not in out and k not in ("responses", "effects")}
     out["provenance"] = {**out.get("provenance", {}), "command": command_of(out.get("provenance", {}), kind)}
@@ -206,7 +209,7 @@ def _without_places(value: Any) -> Any:
 # Counts are written as one line of numbers a policy, so that a digest stays readable and small.
 
 
-def _line(counts: Iterable[int]) -> str:
+def _line(counts: Iterable[float]) -> str:
     return " ".join(map(str, counts))
 
 
