@@ -7,6 +7,7 @@ from collections import Counter
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from limen.engines.exact import EOS
 from limen.engines.protocol import SampleRequest
 from limen.types import Prompt, SamplingParams
 
@@ -16,24 +17,30 @@ EXTRAS = {"top_k", "min_p", "repetition_penalty", "return_token_ids", "add_speci
 class FakeServer:
     """kind: `vllm` (takes everything), `text` (prompts as text only), `openai` (no extra fields, no token ids).
 
+    context: most tokens of prompt and response, stated in the list of models and kept to; None: no list.
     faults: called with the number of the request (from 0, probing included); returns the name of a fault or None.
     """
 
-    def __init__(self, engine, kind="vllm", faults=lambda number: None, model="m"):
-        self.engine, self.kind, self.faults, self.model = engine, kind, faults, model
+    def __init__(self, engine, kind="vllm", faults=lambda number: None, model="m", context=None):
+        self.engine, self.kind, self.faults, self.model, self.context = engine, kind, faults, model, context
+        self.hang = 3.0
         self.count, self.seen, self.bodies = 0, Counter(), []
         self.lock = threading.Lock()
         self.busy = self.most_busy = 0
 
     def answer(self, body):
-        ids = body["prompt"] if isinstance(body["prompt"], list) else self.engine.tokenizer.encode(body["prompt"])
+        asked = body["messages"][0]["content"] if "messages" in body else body["prompt"]
+        ids = asked if isinstance(asked, list) else self.engine.tokenizer.encode(asked)
         params = SamplingParams(
             body["temperature"], body["top_p"], max(0, body.get("top_k", 0)), body["max_tokens"],
             tuple(body.get("stop", ())),
         )  # fmt: skip
         prompt = Prompt("p", "", tuple(ids), "")
         (sample,) = self.engine.sample([SampleRequest(prompt, (0,), (body["seed"],))], params)
-        choice = {"index": 0, "text": sample.text}
+        choice = {
+            "index": 0,
+            **({"message": {"content": sample.text}} if "messages" in body else {"text": sample.text}),
+        }
         choice["finish_reason"] = "length" if sample.finish_reason == "length" else "stop"
         if self.kind != "openai":
             choice["stop_reason"] = params.stop[0] if sample.finish_reason == "stop" else None
@@ -44,10 +51,12 @@ class FakeServer:
     def refusal(self, body):
         if self.kind == "openai" and (EXTRAS | {"generation_config"}) & set(body):
             return "Unrecognized request argument supplied"
-        if self.kind in ("openai", "text") and not isinstance(body["prompt"], str):
+        if self.kind in ("openai", "text") and not isinstance(body.get("prompt", ""), str):
             return "prompt must be a string"
         if body["model"] != "m":
             return "no such model"
+        if self.context is not None and len(body["prompt"]) + body["max_tokens"] > self.context:
+            return f"this model's maximum context length is {self.context} tokens"
         return None
 
 
@@ -68,14 +77,23 @@ class _Handler(BaseHTTPRequestHandler):
             with server.lock:
                 server.busy -= 1
 
+    def do_GET(self):
+        fake = self.server.fake
+        if fake.context is None:
+            self.send(404, {})
+        else:
+            self.send(200, {"data": [{"id": "other"}, {"id": "m", "max_model_len": fake.context}]})
+
     def respond(self, server, body, fault):
         refusal = server.refusal(body)
+        if fault == "stop unheeded":
+            body = {**body, "stop": []}
         if fault == "no stop" and body.get("stop"):
             self.send(500, {"error": "stop strings are broken"})
         elif fault in ("500", "429", "502", "503", "401"):
             self.send(int(fault), {"error": "fault"}, {"Retry-After": "0.01"} if fault in ("429", "503") else {})
         elif fault == "hang":
-            time.sleep(3.0)
+            time.sleep(server.hang)
         elif fault == "close":
             self.connection.close()
         elif refusal:
@@ -93,6 +111,9 @@ class _Handler(BaseHTTPRequestHandler):
                 choice["text"] = None
             elif fault == "list":
                 data = [data]
+            elif fault == "sglang":
+                choice["matched_stop"] = choice.pop("stop_reason") or EOS
+                del choice["token_ids"], choice["logprobs"]
             elif fault == "second bos":
                 data["usage"]["prompt_tokens"] += 1
             self.send(200, data, cut=fault == "cut", garbage=fault == "garbage")

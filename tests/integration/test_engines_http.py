@@ -2,13 +2,15 @@
 
 import itertools
 import threading
+import time
 
 import pytest
 from scipy import stats
 
 from fake_server import FakeServer, serving
 from limen.config import SampleSettings
-from limen.engines.exact import EOS, ExactEngine, ResponsesPolicy
+from limen.engines import servers
+from limen.engines.exact import EOS, CharTokenizer, ExactEngine, ResponsesPolicy
 from limen.engines.http import HTTPEngine
 from limen.engines.protocol import Engine, SampleRequest, ScoreRequest
 from limen.engines.servers import Gate
@@ -221,3 +223,97 @@ def test_breaking_off_leaves_no_threads():
         list(itertools.islice(samples, 5))
         samples.close()
     assert not [t for t in threading.enumerate() if t.name.startswith("limen-http")]
+
+
+def test_stop_strings_that_a_server_does_not_heed_end_a_response_here():
+    """It runs on to its length behind the stop string, and is none the less not truncated."""
+    params = SamplingParams(max_tokens=2, stop=("a",))
+    _, samples = draw(FakeServer(exact(), faults=lambda number: "stop unheeded"), n=60, texts=("q=",), params=params)
+    _, heeded = draw(FakeServer(exact()), n=60, texts=("q=",), params=params)
+    by_key = {s.sample_index: s for s in samples}
+    assert {s.finish_reason for s in samples} == {"eos", "stop"}
+    for s in heeded:
+        other = by_key[s.sample_index]
+        assert (s.text, s.finish_reason, s.token_ids) == (other.text, other.finish_reason, other.token_ids)
+
+
+def test_what_ended_a_response_is_read_in_sglang_s_words_too():
+    params = SamplingParams(max_tokens=2, stop=("b",))
+    _, samples = draw(FakeServer(exact(), faults=lambda number: "sglang"), n=60, texts=("q=",), params=params)
+    reasons = {(s.text, s.finish_reason) for s in samples}
+    assert reasons == {("a", "eos"), ("a", "stop"), ("", "eos"), ("", "stop")}
+
+
+def test_breaking_off_does_not_wait_for_a_server_that_hangs():
+    fake = FakeServer(exact(), faults=lambda number: "hang" if number > 5 else None)
+    fake.hang = 20.0
+    with serving(fake) as url:
+        samples = client(url, timeout=600.0).sample(asks(50), SamplingParams())
+        list(itertools.islice(samples, 2))
+        start = time.monotonic()
+        samples.close()
+        assert time.monotonic() - start < 5
+
+
+def test_a_bug_in_a_thread_is_not_a_slow_server(monkeypatch):
+    monkeypatch.setattr(threading, "excepthook", lambda args: None)
+    with serving(FakeServer(exact())) as url:
+        engine = client(url)
+        monkeypatch.setattr(engine, "_read", lambda *args: 1 / 0)
+        with pytest.raises(RuntimeError, match="thread of the HTTP engine"):
+            list(engine.sample(asks(3), SamplingParams()))
+
+
+def test_a_server_that_is_down_says_so_before_it_ends(caplog, monkeypatch):
+    monkeypatch.setattr(servers._TOLD, "_last", float("-inf"))
+    with pytest.raises(ModelError, match=r"failed 3 times.*127.0.0.1:9.*the same command goes on"):
+        list(client("http://127.0.0.1:9/v1", tries=3).sample(asks(1), SamplingParams()))
+    assert len([r for r in caplog.records if "trying again" in r.message]) == 1
+
+
+def chat_settings(tmp_path, **change):
+    file = tmp_path / "p.jsonl"
+    file.write_text('{"id": "q", "problem": "q=", "answer": "ab"}\n{"id": "r", "problem": "r=", "answer": "b"}\n')
+    values = {"model": "m", "problems": str(file), "n": 5, "verifier": "exact", "engine": "http", "max_tokens": 5}
+    return SampleSettings.make(**{**values, **change})
+
+
+class Templated(CharTokenizer):
+    """A tokenizer with a chat template, which a server puts on by itself."""
+
+    chat_template = "a"
+
+    def apply_chat_template(self, turns, **options):
+        return f"<user>{turns[0]['content']}</user>"
+
+
+def test_over_a_chat_api_the_chat_template_is_left_to_the_server(tmp_path):
+    fake = FakeServer(exact())
+    alphabet = "".join(TABLE) + "ab<user>/"
+    with serving(fake) as url:
+        engine = client(url, api="chat", tokenizer=Templated(alphabet))
+        settings = chat_settings(tmp_path, api="chat", url=(url,), template=str(turn(tmp_path)))
+        run = sample_run(settings, tmp_path / "run", engine, progress=False)
+    assert {b["messages"][0]["content"] for b in fake.bodies} == set(TABLE)
+    assert run.table("rollouts").num_rows == 10
+
+
+def turn(tmp_path):
+    file = tmp_path / "turn.yaml"
+    file.write_text('kind: chat\nuser: "{problem}"\n')
+    return file
+
+
+def test_a_prompt_too_long_for_the_server_is_left_out_where_it_states_its_context(tmp_path):
+    fake = FakeServer(exact(), context=7)
+    settings = chat_settings(tmp_path, template="plain", url=("http://127.0.0.1:9",))
+    file = tmp_path / "p.jsonl"
+    file.write_text('{"id": "l", "problem": "q=q=q=", "answer": "b"}\n' + file.read_text())
+    with serving(fake) as url:
+        with pytest.raises(ModelError, match=r"1 prompts do not fit.*context of 7.*l \(6 tokens\)"):
+            sample_run(settings, tmp_path / "run", client(url), progress=False)
+        assert sum(b["max_tokens"] > 2 for b in fake.bodies) == 0
+        left = settings.model_copy(update={"leave_out_long": True})
+        run = sample_run(left, tmp_path / "run", client(url), progress=False)
+    assert run.info["left_out"] == {"l": 6}
+    assert {r.problem_id for r in run.rollouts()} == {"q", "r"}

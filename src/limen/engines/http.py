@@ -11,8 +11,8 @@ import logging
 import queue
 import random
 import threading
+import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +26,13 @@ from limen.errors import ModelError
 from limen.types import FinishReason, Prompt, SamplingParams
 
 log = logging.getLogger(__name__)
+
+LONG = (
+    ". If its prompt is too long: lower max_tokens or leave the problem out; with --tokenizer, --leave-out-long does "
+    "that where the server states its context"
+)
+LET_GO = 1.0
+"""Seconds that requests on their way get to come back when sampling is broken off."""
 
 
 class HTTPEngine:
@@ -61,6 +68,9 @@ class HTTPEngine:
         self.concurrency, self.tries, self.first_wait = concurrency, tries, first_wait
         self.dialect = Dialect(ids=tokenizer is not None and api == "completions")
         self.capabilities = Capabilities(token_ids=False, raw_logprobs=False, seeds=False, score=False, top_k=False)
+        self.context: int | None = None
+        """Most tokens of prompt and response together, where the servers say so (known once `prepare` was called) and
+        prompts are counted in the model's own tokens."""
         self._served: str | None = None
         self._probed: set[tuple[bool, bool]] = set()
         self._lock = threading.Lock()
@@ -108,24 +118,30 @@ class HTTPEngine:
                 if sample is not None:
                     results.put(sample)
 
-        workers = min(self.concurrency, left)
-        with ThreadPoolExecutor(workers, thread_name_prefix="limen-http") as pool:
-            futures = [pool.submit(work, number) for number in range(workers)]
-            try:
-                while left:
-                    try:
-                        item = results.get(timeout=1.0)
-                    except queue.Empty:
-                        for future in futures:
-                            if future.done():
-                                future.result()  # a bug of ours must not look like a slow server
-                        continue
-                    if isinstance(item, ModelError):
-                        raise item
-                    left -= 1
-                    yield item
-            finally:
-                stop.set()
+        # Daemons: a user who breaks off does not wait for a server that hangs, nor does the end of the process.
+        threads = [
+            threading.Thread(target=work, args=(number,), name=f"limen-http-{number}", daemon=True)
+            for number in range(min(self.concurrency, left))
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            while left:
+                try:
+                    item = results.get(timeout=1.0)
+                except queue.Empty:
+                    if not any(thread.is_alive() for thread in threads) and results.empty():
+                        raise RuntimeError("a thread of the HTTP engine failed; its traceback is above") from None
+                    continue
+                if isinstance(item, ModelError):
+                    raise item
+                left -= 1
+                yield item
+        finally:
+            stop.set()
+            until = time.monotonic() + LET_GO
+            for thread in threads:
+                thread.join(max(0.0, until - time.monotonic()))
 
     def _one(
         self, request: SampleRequest, i: int, params: SamplingParams, worker: int, stop: threading.Event
@@ -142,7 +158,8 @@ class HTTPEngine:
                     self.gate.overloaded()
                 raise
             except Refused as error:
-                raise ModelError(f"problem {request.prompt.problem_id}: {error}") from error
+                hint = LONG if error.status in (400, 413, 422) else ""
+                raise ModelError(f"problem {request.prompt.problem_id}: {error}{hint}") from error
             self.gate.good()
             return self._read(request, i, choice, params)
 
@@ -209,6 +226,9 @@ class HTTPEngine:
         kind = (bool(params.stop), bool(params.top_k))
         if kind in self._probed:
             return
+        if self.tokenizer is not None and self.api == "completions":
+            stated = [c for client in self.clients if (c := client.context(self.model)) is not None]
+            self.context = min(stated, default=None)
         small = SamplingParams(params.temperature, params.top_p, params.top_k, 2, params.stop)
         rng, stop = random.Random(0), threading.Event()
         for client in self.clients:
@@ -263,9 +283,8 @@ class HTTPEngine:
         token_ids = tuple(int(t) for t in ids) if isinstance(ids, list) else None
         reason = self._reason(choice, params, token_ids)
         ends = [at for s in params.stop if (at := text.find(s)) >= 0]
-        if ends and not self.dialect.stop:
-            reason, token_ids = "stop", self._cut_ids(token_ids, params)
-            text = text[: min(ends)]
+        if ends:  # not sent, or left unheeded: the response ends here all the same
+            reason, token_ids, text = "stop", self._cut_ids(token_ids, params), text[: min(ends)]
         plain = params.temperature == 1 and params.top_p == 1 and params.top_k == 0
         values = _logprobs(choice) if token_ids is not None else None
         if values is not None:
@@ -275,7 +294,7 @@ class HTTPEngine:
             sample_index=request.sample_indices[i],
             seed=request.seeds[i],
             token_ids=token_ids,
-            text=text[: min(ends)] if ends else text,
+            text=text,
             finish_reason=reason,
             logprobs=values if self.dialect.extras == "vllm" or plain else None,
             log_q=sum(values) if values is not None and plain else None,
@@ -301,8 +320,9 @@ class HTTPEngine:
             raise Retry(f"finish reason '{said}': the response was broken off")
         if not params.stop or not self.dialect.stop:
             return "eos"
-        if "stop_reason" in choice:
-            return "stop" if isinstance(choice["stop_reason"], str) else "eos"
+        for name in ("stop_reason", "matched_stop"):  # as vLLM and SGLang call it
+            if name in choice:
+                return "stop" if isinstance(choice[name], str) else "eos"
         return "eos" if token_ids and token_ids[-1] in self._eos_ids() else "stop"
 
 

@@ -50,7 +50,7 @@ def prepare(engine: Engine, prompts: Sequence[Prompt], params: SamplingParams) -
     """Let an engine that has to look (a server) find out what it can do, before its capabilities are asked for."""
     look = getattr(engine, "prepare", None)
     if look is not None and prompts:
-        look(prompts[0], params)
+        look(min(prompts, key=lambda p: len(p.text)), params)  # one that is too long would say nothing else
 
 
 def as_json(engine: Engine) -> dict[str, bool]:

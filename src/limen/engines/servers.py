@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import random
 import threading
@@ -16,8 +17,14 @@ import requests
 from limen.errors import ModelError
 from limen.types import SamplingParams
 
+log = logging.getLogger(__name__)
+
 RETRY_STATUS = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0
+CONNECT = 10.0
+"""Seconds to get a connection in."""
+TELL_EVERY = 30.0
+"""Seconds between two warnings that requests are tried again."""
 
 
 class Retry(Exception):
@@ -110,7 +117,7 @@ class Dialect:
             return replace(self, logprobs=False)
         if self.seed:
             return replace(self, seed=False)
-        raise ModelError(f"the server refuses the request: {said}")
+        raise ModelError(f"the server refuses the request, however it is put: {said}")
 
 
 class Client:
@@ -129,22 +136,35 @@ class Client:
         """The JSON object that the server answers. Raises `Refused` for 4xx that repeating would not mend."""
         session = self._session()
         try:
-            answer = session.post(f"{self.url}{path}", json=body, timeout=(10.0, self.timeout))
+            answer = session.post(f"{self.url}{path}", json=body, timeout=(CONNECT, self.timeout))
             data = answer.json() if answer.status_code == 200 else None
+        except requests.ConnectTimeout as error:
+            raise Retry(f"no connection to {self.url} in {CONNECT:.0f} s") from error
         except requests.Timeout as error:
-            raise Retry(f"no answer in {self.timeout:.0f} s", busy=True) from error
+            raise Retry(f"no answer of {self.url} in {self.timeout:.0f} s", busy=True) from error
         except requests.JSONDecodeError as error:
-            raise Retry(f"an answer that is not JSON ({error.msg})") from error
+            raise Retry(f"an answer of {self.url} that is not JSON ({error.msg})") from error
         except requests.RequestException as error:
-            raise Retry(f"{type(error).__name__}: {str(error)[:200]}") from error
+            raise Retry(f"{type(error).__name__} at {self.url}: {str(error)[:200]}") from error
         if answer.status_code in RETRY_STATUS:
             busy = answer.status_code in (429, 503, 529)
-            raise Retry(f"status {answer.status_code}: {answer.text[:200]}", _retry_after(answer), busy)
+            said = f"status {answer.status_code} of {self.url}: {answer.text[:200]}"
+            raise Retry(said, _retry_after(answer), busy)
         if answer.status_code != 200:
             raise Refused(answer.status_code, answer.text[:500])
         if not isinstance(data, dict):
             raise Retry(f"an answer that is no JSON object ({type(data).__name__})")
         return data
+
+    def context(self, model: str) -> int | None:
+        """Most tokens of prompt and response, where the server's list of models states it (vLLM and SGLang do)."""
+        try:
+            answer = self._session().get(f"{self.url}/models", timeout=CONNECT)
+            models = answer.json()["data"] if answer.status_code == 200 else []
+            stated = [m["max_model_len"] for m in models if m.get("id") == model and m.get("max_model_len")]
+            return int(stated[0]) if stated else None
+        except (requests.RequestException, KeyError, TypeError, AttributeError, ValueError):
+            return None  # a server need not have the list; one that is down is told of by the first request
 
     def _session(self) -> requests.Session:
         session: requests.Session | None = getattr(self._local, "session", None)
@@ -156,13 +176,32 @@ class Client:
         return session
 
 
+_KEY = " (the key is read from LIMEN_API_KEY or OPENAI_API_KEY)"
+HINTS = {401: _KEY, 403: _KEY, 404: " (is the address right, with /v1, and the model's name the server's own for it?)"}
+
+
 class Refused(ModelError):
     """The server will not do what was asked: status 400 and its kind."""
 
     def __init__(self, status: int, said: str) -> None:
-        hint = " (the key is read from LIMEN_API_KEY or OPENAI_API_KEY)" if status in (401, 403) else ""
+        hint = HINTS.get(status, "")
         super().__init__(f"the server refuses: status {status}: {said}{hint}")
         self.status, self.said = status, said
+
+
+class _Told:
+    """Warns of what happens often, now and then."""
+
+    def __init__(self) -> None:
+        self._last = float("-inf")
+
+    def tell(self, message: str, *values: object) -> None:
+        if time.monotonic() - self._last >= TELL_EVERY:
+            self._last = time.monotonic()
+            log.warning(message, *values)
+
+
+_TOLD = _Told()
 
 
 def with_retries(
@@ -180,8 +219,13 @@ def with_retries(
             return attempt(number)
         except Retry as error:
             if number + 1 == tries:
-                raise ModelError(f"the server failed {tries} times in a row, last with {error}") from error
-            stop.wait(error.wait if error.wait is not None else wait * (0.5 + rng.random()))
+                raise ModelError(
+                    f"the server failed {tries} times in a row, last with {error}. What was finished is stored; when "
+                    "the server works again, the same command goes on"
+                ) from error
+            pause = error.wait if error.wait is not None else wait * (0.5 + rng.random())
+            _TOLD.tell("%s: trying again in %.1f s (attempt %d of %d)", error, pause, number + 2, tries)
+            stop.wait(pause)
             wait = min(LONGEST_WAIT, wait * 2)
     return None
 

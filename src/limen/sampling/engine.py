@@ -81,9 +81,19 @@ def find_tokenizer(settings: SampleSettings, engine: Engine | None) -> Any:
     return load_tokenizer(settings.tokenizer or settings.model, settings.trust_remote_code)
 
 
+def prompt_tokenizer(settings: SampleSettings, engine: Engine | None) -> Any:
+    """What prompts are rendered with. None over a chat API: the server's own chat template is put on there, and a
+    prompt that has been through the tokenizer's would have it twice."""
+    chat = settings.engine == "http" and settings.api == "chat"
+    return None if chat or getattr(engine, "api", None) == "chat" else find_tokenizer(settings, engine)
+
+
 def make_template(settings: SampleSettings) -> Template:
-    """The template; `auto` without a tokenizer follows the servers' API."""
+    """The template; `auto` over a chat API is a user's turn, and without a tokenizer the bare problem."""
     name = settings.template
-    if name == "auto" and settings.engine == "http" and settings.tokenizer is None:
-        name = "chat" if settings.api == "chat" else "plain"
+    if name == "auto" and settings.engine == "http":
+        if settings.api == "chat":
+            name = "chat"
+        elif settings.tokenizer is None:
+            name = "plain"
     return load_template(name)

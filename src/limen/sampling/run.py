@@ -13,7 +13,7 @@ from limen.engines.protocol import Engine
 from limen.errors import ConfigError, StoreError
 from limen.problems import load_problems
 from limen.problems.prompt import render
-from limen.sampling.engine import find_tokenizer, make_template, opened
+from limen.sampling.engine import make_template, opened, prompt_tokenizer
 from limen.sampling.fill import Filling
 from limen.sampling.golds import auto_verifier, check_golds
 from limen.store import Run
@@ -43,7 +43,7 @@ def sample_run(settings: SampleSettings, out: str | Path, engine: Engine | None 
         if pool is not None and not settings.keep_bad_golds:
             check_golds(problems, pool)
         template = make_template(settings)
-        prompts = render(problems, find_tokenizer(settings, engine), template)
+        prompts = render(problems, prompt_tokenizer(settings, engine), template)
         mirror = Mirror(settings.mirror) if settings.mirror else None
         if mirror is not None:
             mirror.pull(Path(out))
