@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from limen import cli
 from limen.config import SampleSettings
 from limen.sampling import sample_run
 from limen.store import Run
@@ -110,3 +111,16 @@ def test_what_is_wrong_is_one_line(tmp_path, args, message, capsys, monkeypatch)
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+
+
+def test_ctrl_c_says_that_the_same_command_goes_on(monkeypatch, capsys, tmp_path):
+    def interrupted(*args, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("limen.sampling.sample_run", interrupted)
+    command = ["limen", "sample", "--model", "tiny", "--problems", "p.jsonl", "--out", str(tmp_path / "run")]
+    monkeypatch.setattr(sys, "argv", command)
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    assert end.value.code == 130
+    assert "the same command goes on" in capsys.readouterr().err

@@ -1,5 +1,7 @@
 """Several processes on one run folder: none does the other's work, and the work of the dead is done."""
 
+import dataclasses
+import errno
 import json
 import multiprocessing
 import os
@@ -90,6 +92,34 @@ def test_the_work_of_a_killed_process_is_done_by_another(tmp_path, spawn):
     check(path)
 
 
+def test_processes_with_another_n_and_limit_draw_nothing_twice(tmp_path, spawn):
+    """Someone tops a run up while it is still being filled."""
+    path = tmp_path / "run"
+    first = spawn.Process(target=work, args=(settings(tmp_path, limit=7), path, 0.01))
+    first.start()
+    while not list(path.glob("rollouts/*.parquet")):
+        assert first.is_alive()
+        time.sleep(0.01)
+    second = spawn.Process(target=work, args=(settings(tmp_path, n=3 * N), path, 0.002))
+    second.start()
+    for worker in (first, second):
+        worker.join()
+    run = Run.open(path)
+    for table in ("rollouts", "verdicts"):
+        assert run.table(table).num_rows == len(run.keys(table)) == len(TABLE) * 3 * N
+    assert run.settings["n"] == 3 * N
+    assert len(run.problems()) == len(TABLE)
+
+
+def test_a_disk_without_hard_links_is_told_of(tmp_path, monkeypatch):
+    def link(*args):
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", link)
+    with pytest.raises(StoreError, match=r"Operation not permitted.*hard links.*--ray"):
+        sample_run(settings(tmp_path), tmp_path / "run", Slow(0), progress=False)
+
+
 def test_sharing_and_being_alone_exclude_each_other(tmp_path):
     wanted, path = settings(tmp_path), tmp_path / "run"
     thread = threading.Thread(target=work, args=(wanted, path, 0.01))
@@ -134,7 +164,9 @@ def test_a_process_that_slept_writes_nothing(tmp_path, caplog):
 
         def sample(self, requests, params):
             for count, sample in enumerate(super().sample(requests, params)):
-                if count == 3 and not self.slept:
+                # Rare responses, none of which comes twice by itself.
+                sample = dataclasses.replace(sample, token_ids=(2, count), log_q=-20.0)
+                if count == 30 and not self.slept:
                     self.slept = True
                     for lease in (path / "leases").iterdir():
                         lease.write_text("another")  # what a take-over leaves
@@ -146,3 +178,4 @@ def test_a_process_that_slept_writes_nothing(tmp_path, caplog):
     sample_run(wanted, path, Sleeper(0), progress=False)
     assert "was taken over" in caplog.text
     check(path)
+    assert "alarms" not in Run.open(path).info  # what was drawn again is not a repetition

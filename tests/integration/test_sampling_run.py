@@ -2,6 +2,7 @@
 
 import json
 import math
+import time
 
 import numpy as np
 import pytest
@@ -11,8 +12,11 @@ from limen.engines.exact import ExactEngine, ResponsesPolicy
 from limen.engines.protocol import Capabilities
 from limen.errors import ConfigError, DataError, ModelError, StoreError
 from limen.measure import counts_from_run, describe, pass_at_k
-from limen.sampling import sample_run, score_run
+from limen.sampling import recorder, sample_run, score_run
+from limen.sampling.recorder import Recorder
 from limen.store import Run
+from limen.types import Problem
+from limen.verify import VerifierPool
 
 # Two problems with known success probabilities 0.5 and 0.01.
 TABLE = {
@@ -160,11 +164,13 @@ def test_gold_answers_are_checked_before_a_token_is_sampled(problems, tmp_path):
 def test_one_writer_at_a_time(problems, tmp_path):
     class Nested(ExactEngine):
         def sample(self, requests, params):
-            sample_run(settings(problems), tmp_path / "run", engine(), progress=False)
+            sample_run(settings(problems, n=50), tmp_path / "run", engine(), progress=False)
             return super().sample(requests, params)
 
     with pytest.raises(StoreError, match="another process is sampling"):
-        sample_run(settings(problems), tmp_path / "run", Nested(ResponsesPolicy(TABLE)), progress=False)
+        sample_run(settings(problems, limit=1), tmp_path / "run", Nested(ResponsesPolicy(TABLE)), progress=False)
+    run = Run.open(tmp_path / "run")  # what was refused changed nothing
+    assert (run.settings["n"], len(run.problems()), run.info.get("sessions")) == (40, 1, None)
 
 
 def test_a_folder_of_something_else_is_refused(problems, tmp_path):
@@ -220,6 +226,57 @@ def test_a_problem_whose_prompt_is_too_long_is_left_out_by_itself(problems, tmp_
     assert table.problem_ids == ("a",)
     assert any("1 problems were left out" in note for note in table.notes)
     assert describe(run.path).table.problem_ids == ("a",)
+
+
+def test_a_problem_that_fits_another_engine_is_left_out_no_more(problems, tmp_path):
+    class Short(ExactEngine):
+        context = 22
+
+    rows = [{"id": "a", "problem": "1+1=", "answer": "2"}, {"id": "c", "problem": "1+1=1+1=", "answer": "2"}]
+    problems.write_text("".join(json.dumps(r) + "\n" for r in rows))
+    policy = ResponsesPolicy({**TABLE, "1+1=1+1=": {"2": 1.0}})
+    wanted = settings(problems, max_tokens=17, leave_out_long=True, n=2)
+    assert sample_run(wanted, tmp_path / "run", Short(policy), progress=False).info["left_out"] == {"c": 8}
+    run = sample_run(wanted, tmp_path / "run", ExactEngine(policy), progress=False)
+    assert run.info["left_out"] == {}
+    assert {r.problem_id for r in run.rollouts()} == {"a", "c"}
+
+
+def test_one_scoring_of_a_name_at_a_time(problems, tmp_path):
+    run = sample_run(settings(problems, n=2), tmp_path / "run", engine(), progress=False)
+
+    class Nested(ExactEngine):
+        def score(self, requests):
+            score_run(run.path, engine(), "another", progress=False)
+            with pytest.raises(StoreError, match="another process is scoring this run as 'exact'"):
+                score_run(run.path, engine(), "exact", progress=False)
+            return super().score(requests)
+
+    score_run(run.path, Nested(ResponsesPolicy(TABLE)), "exact", progress=False)
+    assert run.table("scores").num_rows == 8
+    assert set(Run.open(run.path).info["scores"]) == {"exact", "another"}
+
+
+def test_sampling_does_not_wait_for_judging_that_has_ended(problems, tmp_path, monkeypatch):
+    """The queue to the judging thread is full when that thread breaks off."""
+
+    class Broken(VerifierPool):
+        def judge_many(self, items):
+            time.sleep(0.5)
+            raise StoreError("the disk is full")
+
+    run = Run.create(tmp_path / "run", "sample", "run", {})
+    monkeypatch.setattr(recorder, "WAITING", 2)
+    monkeypatch.setattr(recorder, "JUDGE_AT_ONCE", 1)
+    rollout = rows(sample_run(settings(problems, n=1), tmp_path / "other", engine(), progress=False))["a", 0]
+    with Broken("exact", workers=1) as pool, pytest.raises(StoreError, match="full"):
+        record(Recorder(run, {"a": Problem("a", "1+1=", "2")}, pool, 60.0), [rollout] * 10)
+
+
+def record(recorder, rollouts):
+    with recorder:
+        for rollout in rollouts:
+            recorder.add(rollout)
 
 
 def test_scores_are_the_exact_log_probabilities_and_resume(problems, tmp_path):

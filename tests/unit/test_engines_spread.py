@@ -109,6 +109,15 @@ def test_work_that_kills_every_worker_is_not_tried_for_ever():
         collect(spread)
 
 
+def test_a_first_worker_that_cannot_begin_is_one_clear_error():
+    class Dead(Here):
+        def about(self):
+            raise WorkerDied("process 7 ended with -9")
+
+    with pytest.raises(ModelError, match=r"first worker died before it could begin \(process 7 ended with -9\)"):
+        SpreadEngine(lambda slot: Dead(), 2, engine().tokenizer)
+
+
 def test_a_worker_that_reports_a_little_before_every_death_goes_on():
     def fault(worker, count):
         if count == 3:

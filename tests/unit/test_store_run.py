@@ -3,6 +3,8 @@
 import errno
 import json
 import os
+import subprocess
+import sys
 
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
@@ -202,3 +204,21 @@ def test_a_start_beside_another_or_after_one_that_died_while_writing(tmp_path):
     (other / "notes.txt").write_text("mine")
     with pytest.raises(StoreError, match="not empty and not a run folder"):
         Run.create(other, "sample", "run", {})
+
+
+def test_what_another_process_wrote_into_run_json_stays(tmp_path):
+    one = Run.create(tmp_path / "run", "sample", "r", {})
+    two = Run.open(tmp_path / "run")
+    with one.changing() as info:
+        info.setdefault("alarms", []).append("first")
+    with two.changing() as info:
+        info.setdefault("alarms", []).append("second")
+    assert Run.open(tmp_path / "run").info["alarms"] == ["first", "second"] == two.info["alarms"]
+
+
+def test_processes_of_the_same_number_take_different_file_names():
+    """Containers that share a disk: each is process 1, and each counts from 0."""
+    code = "import os; os.getpid = lambda: 1; from limen.store.writer import _own; print(_own())"
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    names = [subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, check=True) for _ in range(2)]
+    assert len({n.stdout for n in names}) == 2

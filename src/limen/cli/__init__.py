@@ -8,6 +8,9 @@ import typer
 
 from limen.errors import LimenError
 
+INTERRUPTED = 130
+"""Exit code after Ctrl-C."""
+
 app = typer.Typer(
     name="limen",
     help="See whether training shrank what a model can solve, and train so that it does not.",
@@ -33,9 +36,9 @@ def main() -> None:
     except LimenError as error:
         print(f"limen: {error}", file=sys.stderr)
         raise SystemExit(2) from None
-    except KeyboardInterrupt:
-        print(
-            "limen: interrupted; what was finished is stored, the same command goes on from there",
-            file=sys.stderr,
-        )
-        raise SystemExit(130) from None
+    except SystemExit as end:
+        if end.code == INTERRUPTED:  # typer's own answer to Ctrl-C, without a word
+            print(
+                "limen: interrupted; what was finished is stored, the same command goes on from there", file=sys.stderr
+            )
+        raise

@@ -6,6 +6,7 @@ The first message it reads is the run's settings; it answers with what its engin
 from __future__ import annotations
 
 import contextlib
+import signal
 import socket
 import sys
 import time
@@ -53,7 +54,8 @@ def answer(engine: Engine, message: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def main() -> None:
-    """Serve until the other side closes the socket, or is gone."""
+    """Serve until the other side closes the socket, or is gone. Ctrl-C is the other side's to answer."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         _serve()
 

@@ -90,7 +90,13 @@ class SpreadEngine:
         self._locks: dict[int, threading.Lock] = {}
         self._workers: dict[int, Worker | None] = dict.fromkeys(range(count))
         first = self._workers[0] = open_worker(0)
-        about = first.about()
+        try:
+            about = first.about()
+        except WorkerDied as error:
+            raise ModelError(
+                f"the first worker died before it could begin ({error}): what it printed says why; not enough "
+                "memory for the model is the usual cause"
+            ) from error
         self.name, self.capabilities = about.name, about.capabilities
         self.context, self.vocabulary = about.context, about.vocabulary
         self.deaths = self._bad_starts = 0

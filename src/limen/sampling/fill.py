@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow.dataset as ds
 
@@ -18,7 +18,7 @@ from limen.sampling.leases import LeaseLost, Leases
 from limen.sampling.recorder import Recorder
 from limen.sampling.stopping import Stopping
 from limen.store import Run
-from limen.types import Prompt, Rollout, SamplingParams, content_hash, derive_seed
+from limen.types import Prompt, Rollout, SamplingParams, derive_seed
 from limen.verify import VerifierPool
 
 log = logging.getLogger(__name__)
@@ -48,6 +48,8 @@ class Filling:
         self.mine = (ds.field("policy") == self.policy) & (ds.field("step") == self.step)
         self.problems = {p.id: p for p in run.problems()}
         self.alarm, self.drawn = RepeatAlarm(), Counter[str]()
+        self._in_unit: set[tuple[str, int]] = set()
+        self._given_up: set[tuple[str, int]] = set()
         stored = self._stored()
         prompts = self.prompts = self._fitting(prompts)
         total = settings.n * len(prompts)
@@ -60,6 +62,10 @@ class Filling:
         context: int | None = getattr(self.engine, "context", None)
         most = self.params.max_tokens
         long = [p for p in prompts if context is not None and len(p.token_ids) + most > context]
+        left_out: dict[str, int] = self.run.info.get("left_out", {})
+        again = {p.problem_id for p in prompts} & left_out.keys() - {p.problem_id for p in long}
+        if again:  # this engine has room for what another had not
+            self._leave_out({pid: n for pid, n in left_out.items() if pid not in again})
         if not long:
             return list(prompts)
         shown = ", ".join(f"{p.problem_id} ({len(p.token_ids)} tokens)" for p in long[:5])
@@ -69,11 +75,14 @@ class Filling:
         )
         if not self.settings.leave_out_long or len(long) == len(prompts):
             raise ModelError(f"{told}. Lower max_tokens, or leave them out (--leave-out-long)")
-        self.run.info["left_out"] = {p.problem_id: len(p.token_ids) for p in long}
-        self.run.save()
+        gone = {p.problem_id: len(p.token_ids) for p in long}
+        self._leave_out({**self.run.info.get("left_out", {}), **gone})
         log.warning("%s: left out: %s", self.run.name, told)
-        gone = self.run.info["left_out"]
         return [p for p in prompts if p.problem_id not in gone]
+
+    def _leave_out(self, lengths: dict[str, int]) -> None:
+        with self.run.changing() as info:
+            info["left_out"] = lengths
 
     def fill(self) -> None:
         """Judge what an earlier start left unjudged, and sample what is missing."""
@@ -82,15 +91,18 @@ class Filling:
                 self._shared()
             else:
                 self._unit(self.prompts, self._recorder())
-        self.run.info["last"] = {
-            "samples": sum(self.drawn.values()),
-            "tokens": self.meter.tokens,
-            "seconds": round(self.meter.seconds, 3),
-            "tokens_per_second": round(self.meter.tokens_per_second, 1),
-        }
         message = self.alarm.message(self.drawn)
+        with self.run.changing() as info:
+            info["last"] = {
+                "samples": sum(self.drawn.values()),
+                "tokens": self.meter.tokens,
+                "seconds": round(self.meter.seconds, 3),
+                "tokens_per_second": round(self.meter.tokens_per_second, 1),
+            }
+            if message is not None:
+                info.setdefault("alarms", []).append(message)
+            info["status"] = "done"
         if message is not None:
-            self.run.info.setdefault("alarms", []).append(message)
             log.warning("%s: %s", self.run.name, message)
 
     def _recorder(self, guard: Callable[[], None] = lambda: None) -> Recorder:
@@ -104,18 +116,28 @@ class Filling:
             try:
                 self._unit(units[unit], self._recorder(functools.partial(leases.check, unit)))
             except LeaseLost as error:
+                self._given_up |= self._in_unit
                 log.warning("%s", error)
 
     def _units(self) -> dict[str, list[Prompt]]:
-        """Problems in groups of about `UNIT_SAMPLES` samples, the same in every process that has the same problems."""
+        """Problems in groups of about `UNIT_SAMPLES` samples, by their place in the folder.
+
+        A process that was started with another n or limit must name the same group alike, or two would draw the same
+        samples: so the first one settles the size of a group, and a group's name does not depend on what is in it.
+        """
         n = self.settings.n if self.settings.stop_after_successes is None else min(self.settings.n, ADAPTIVE_SAMPLES)
-        size = max(1, UNIT_SAMPLES // n)
-        groups = [list(self.prompts[i : i + size]) for i in range(0, len(self.prompts), size)]
-        return {content_hash([p.problem_id for p in group]): group for group in groups}
+        with self.run.changing() as info:
+            size = info.setdefault("unit_problems", max(1, UNIT_SAMPLES // n))
+        units: defaultdict[str, list[Prompt]] = defaultdict(list)
+        place = {pid: i for i, pid in enumerate(self.problems)}
+        for prompt in sorted(self.prompts, key=lambda p: place[p.problem_id]):
+            units[f"{place[prompt.problem_id] // size:06d}"].append(prompt)
+        return units
 
     def _unit(self, prompts: Sequence[Prompt], recorder: Recorder) -> None:
-        stored = self._stored()
+        self._in_unit = set()
         prompt_of = {p.problem_id: p for p in prompts}
+        stored = self._stored(prompt_of)
         stop = self._stopping(prompts, stored)
         with recorder:
             if self.pool is not None:
@@ -124,6 +146,7 @@ class Filling:
             if stop is None:
                 self._draw(self._requests(prompts, stored), prompt_of, recorder)
                 return
+            recorder.settle()
             while wanted := stop.wanted(recorder.correct):
                 requests = [self._request(prompt_of[pid], indices) for pid, indices in wanted.items()]
                 self._draw(requests, prompt_of, recorder)
@@ -133,9 +156,12 @@ class Filling:
     def _draw(self, requests: list[SampleRequest], prompt_of: dict[str, Prompt], recorder: Recorder) -> None:
         for sample in self.engine.sample(requests, self.params):
             recorder.add(self._rollout(sample, prompt_of[sample.problem_id]))
-            self.drawn[sample.problem_id] += 1
-            if sample.token_ids is not None and self.params.temperature > 0:
-                self.alarm.add(sample.problem_id, sample.token_ids, sample.log_q)
+            key = sample.problem_id, sample.sample_index
+            self._in_unit.add(key)
+            if key not in self._given_up:  # else it is the same once more, and counted already
+                self.drawn[sample.problem_id] += 1
+                if sample.token_ids is not None and self.params.temperature > 0:
+                    self.alarm.add(sample.problem_id, sample.token_ids, sample.log_q)
             self.meter.advance(1, len(sample.token_ids or ()), _note(recorder))
 
     def _stopping(self, prompts: Sequence[Prompt], stored: set[tuple[str, int]]) -> Stopping | None:
@@ -147,8 +173,10 @@ class Filling:
         ids = [p.problem_id for p in prompts]
         return Stopping(self.settings.stop_after_successes, self.settings.n, ids, stored, known)
 
-    def _stored(self) -> set[tuple[str, int]]:
-        return {(pid, i) for pid, _, _, i in self.run.keys("rollouts", self.mine)}
+    def _stored(self, ids: Iterable[str] | None = None) -> set[tuple[str, int]]:
+        """(problem, sample) of what the folder holds, of some problems or of all."""
+        where = self.mine if ids is None else self.mine & ds.field("problem_id").isin(list(ids))
+        return {(pid, i) for pid, _, _, i in self.run.keys("rollouts", where)}
 
     def _requests(self, prompts: Sequence[Prompt], stored: set[tuple[str, int]]) -> list[SampleRequest]:
         """What is missing of n samples of each."""

@@ -44,7 +44,8 @@ class Leases:
         Units that others hold are waited for, and taken over where the owner died; what is then still missing of
         one is for its new holder to see. After a `LeaseLost` the unit comes again.
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
+        with _told(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
         left = list(units)
         while left:
             mine = next((unit for unit in left if self._claim(unit)), None)
@@ -68,13 +69,14 @@ class Leases:
     def _claim(self, unit: str) -> bool:
         file = self.folder / unit
         fresh = self.folder / f".{unit}.{self.owner}"
-        fresh.write_text(self.owner)
-        try:
-            os.link(fresh, file)
-        except FileExistsError:
-            return self._take_over(file, fresh)
-        finally:
-            fresh.unlink(missing_ok=True)
+        with _told(self.folder):
+            fresh.write_text(self.owner)
+            try:
+                os.link(fresh, file)
+            except FileExistsError:
+                return self._take_over(file, fresh)
+            finally:
+                fresh.unlink(missing_ok=True)
         return True
 
     def _take_over(self, file: Path, fresh: Path) -> bool:
@@ -124,6 +126,18 @@ class Leases:
             return (self.folder / unit).read_text()
         except FileNotFoundError:
             return None
+
+
+@contextlib.contextmanager
+def _told(folder: Path) -> Iterator[None]:
+    """What the file system refuses, as an error that says what is needed."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(
+            f"cannot make a lease in {folder}: {error.strerror}. Sharing a folder (--share) needs a disk with room and "
+            "with hard links; elsewhere use --ray, or a folder for each process"
+        ) from error
 
 
 def _age(file: Path, fresh: Path) -> float:

@@ -7,6 +7,7 @@ verdicts, which the next start judges, and never a verdict for a response that w
 from __future__ import annotations
 
 import queue
+import sys
 import threading
 import time
 from collections import Counter
@@ -21,6 +22,7 @@ from limen.types import Problem, Rollout, Verdict
 from limen.verify import JudgeItem, VerifierPool, sample_name
 
 JUDGE_AT_ONCE = 256
+SHARD_ROWS = 8192
 WAITING = 20_000
 """Responses that may wait for their verdict before sampling waits too."""
 
@@ -45,9 +47,9 @@ class Recorder:
         self.outcomes: Counter[str] = Counter()
         self.correct: Counter[str] = Counter()
         self.truncated = 0
-        self._waiting = 0
-        self._rollouts = run.writer("rollouts", seconds=float("inf"))
-        self._verdicts = run.writer("verdicts", seconds=float("inf"))
+        self._waiting = self._unwritten = 0
+        self._rollouts = run.writer("rollouts", rows=sys.maxsize, seconds=float("inf"))
+        self._verdicts = run.writer("verdicts", rows=sys.maxsize, seconds=float("inf"))
         self._judged: list[tuple[Rollout, Verdict]] = []
         self._lock = threading.Lock()
         self._flushed = time.monotonic()
@@ -63,25 +65,37 @@ class Recorder:
 
     def add(self, rollout: Rollout, stored: bool = False) -> None:
         """Store a rollout (unless it is `stored` already) and have it judged."""
-        assert self._work is not None
-        if self._work.done():
-            self._work.result()
+        self._look_after_judging()
         with self._lock:
             self.truncated += rollout.truncated
             if not stored:
                 self._rollouts.append(rollout_row(rollout))
+                self._unwritten += 1
         if self.pool is not None:
             with self._lock:
                 self._waiting += 1
-            self._queue.put(rollout)
+            self._put(rollout)
         self._flush_when_due()
+
+    def _put(self, rollout: Rollout) -> None:
+        """Wait for room, but not for a thread that is gone."""
+        while True:
+            try:
+                self._queue.put(rollout, timeout=1.0)
+                return
+            except queue.Full:
+                self._look_after_judging()
+
+    def _look_after_judging(self) -> None:
+        """Raise here what ended the judging."""
+        assert self._work is not None
+        if self._work.done():
+            self._work.result()
 
     def settle(self) -> None:
         """Wait until everything that was added is judged."""
-        assert self._work is not None
         while self._waiting:
-            if self._work.done():
-                self._work.result()
+            self._look_after_judging()
             time.sleep(0.002)
 
     def flush(self) -> None:
@@ -90,13 +104,15 @@ class Recorder:
             self._flushed = time.monotonic()
             self.guard()
             self._rollouts.flush()
+            self._unwritten = 0
             while self._judged:
                 self._verdicts.append(verdict_row(*self._judged[-1]))
                 self._judged.pop()
             self._verdicts.flush()
 
     def _flush_when_due(self) -> None:
-        if time.monotonic() - self._flushed >= self.seconds:
+        # Written here and not by the writers, which know nothing of the guard.
+        if self._unwritten >= SHARD_ROWS or time.monotonic() - self._flushed >= self.seconds:
             self.flush()
 
     def _judge_all(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,13 @@ from limen.engines.protocol import Engine
 from limen.errors import ConfigError, StoreError
 from limen.problems import load_problems
 from limen.problems.prompt import render
+from limen.provenance import provenance
 from limen.sampling.engine import make_template, opened, prompt_tokenizer
 from limen.sampling.fill import Filling
 from limen.sampling.golds import auto_verifier, check_golds
 from limen.store import Run
 from limen.store.mirror import Mirror, mirrored
+from limen.store.run import file_lock
 from limen.types import Problem, Prompt
 from limen.verify import VerifierPool
 
@@ -47,51 +49,64 @@ def sample_run(settings: SampleSettings, out: str | Path, engine: Engine | None 
         mirror = Mirror(settings.mirror) if settings.mirror else None
         if mirror is not None:
             mirror.pull(Path(out))
-        run = _open(settings, Path(out), problems, prompts)
-        copied = mirrored(run.path, mirror, settings.flush_seconds)
-        with copied, _lock(run, settings.share), opened(settings, engine) as engine:
+        with (
+            _held(settings, Path(out), problems, prompts) as run,
+            mirrored(run.path, mirror, settings.flush_seconds),
+            opened(settings, engine) as engine,
+        ):
             params = settings.params(template.stop)
             prepare(engine, prompts, params)
             require(engine, needs_of(params, settings.logprobs, settings.need))
-            run.info["engine"], run.info["capabilities"] = engine.name, as_json(engine)
-            run.info["verifier"] = None if pool is None else pool.version
-            run.save()
+            with run.changing() as info:
+                info.update(engine=engine.name, capabilities=as_json(engine))
+                info["verifier"] = None if pool is None else pool.version
             Filling(run, settings, prompts, engine, params, pool, progress).fill()
-            run.finish()
     return run
 
 
-def _open(settings: SampleSettings, out: Path, problems: Sequence[Problem], prompts: Sequence[Prompt]) -> Run:
-    """A new run folder, or the one that is there if it is of the same settings and problems."""
-    wanted = settings.model_dump(mode="json")
-    if not (out / "run.json").exists():
-        run = Run.create(out, "sample", out.resolve().name, wanted)
-        run.write_problems(problems, prompts)
-        return run
-    run = Run.open(out)
+@contextmanager
+def _held(settings: SampleSettings, out: Path, problems: Sequence[Problem], prompts: Sequence[Prompt]) -> Iterator[Run]:
+    """The run folder, new or gone on with, under its lock. One that cannot be used now is left as it is."""
+    fresh = not (out / "run.json").exists()
+    run = Run.create(out, "sample", out.resolve().name, settings.model_dump(mode="json")) if fresh else Run.open(out)
     if run.info.get("kind") != "sample":
         raise StoreError(f"{out} is a run of kind '{run.info.get('kind')}', not of sampling: choose another folder")
+    unused = fresh or _unused(run)
+    with _lock(run, settings.share):
+        with run.changing() as info:
+            _go_on(run, info, settings, problems, prompts, unused)
+            if not fresh:
+                info.setdefault("sessions", []).append(provenance())
+        yield run
+
+
+def _go_on(
+    run: Run,
+    info: dict[str, Any],
+    settings: SampleSettings,
+    problems: Sequence[Problem],
+    prompts: Sequence[Prompt],
+    unused: bool,
+) -> None:
+    """Bring the folder's settings and problems up to these. Raises `ConfigError` where they are others."""
+    wanted = settings.model_dump(mode="json")
     stored = {**SampleSettings.model_construct(model="", problems="").model_dump(mode="json"), **run.settings}
     if {stored["engine"], wanted["engine"]} <= SAME_DRAW:
         stored["engine"] = wanted["engine"]
     differ = differences(stored, wanted, EXTENT | SPEED)
-    if differ and _unused(run):
-        run.info.update(settings=wanted, status="running")
-        run.write_problems(problems, prompts)
-        run.save()
-        return run
-    if differ:
+    if differ and not unused:
         raise ConfigError(
-            f"{out} holds a run with other settings ({'; '.join(differ)}): give the same settings to go on with it, or "
-            "choose another folder"
+            f"{run.path} holds a run with other settings ({'; '.join(differ)}): give the same settings to go on with "
+            "it, or choose another folder"
         )
-    every, all_prompts = _merge(run, out, problems, prompts)
-    run = Run.create(out, "sample", run.name, wanted)
-    run.info["settings"] = {**wanted, "n": max(settings.n, stored["n"]), "limit": _wider(settings, stored, len(every))}
-    run.info["status"] = "running"
+    info["status"] = "running"
+    if differ:
+        info["settings"] = wanted
+        run.write_problems(problems, prompts)
+        return
+    every, all_prompts = _merge(run, run.path, problems, prompts)
+    info["settings"] = {**wanted, "n": max(settings.n, stored["n"]), "limit": _wider(settings, stored, len(every))}
     run.write_problems(every, all_prompts)
-    run.save()
-    return run
 
 
 def _unused(run: Run) -> bool:
@@ -137,12 +152,10 @@ def _pool(verifier: Any, settings: SampleSettings) -> VerifierPool:
 
 @contextmanager
 def _lock(run: Run, share: bool) -> Iterator[None]:
-    """Hold the folder's lock, alone or with others that share; the system lets go of it however this process ends."""
-    import fcntl
-
-    with (run.path / ".lock").open("w") as file:
+    """Hold the folder's lock, alone or with others that share."""
+    with ExitStack() as held:
         try:
-            fcntl.flock(file, (fcntl.LOCK_SH if share else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+            held.enter_context(file_lock(run.path / ".lock", share, wait=False))
         except BlockingIOError as error:
             raise StoreError(
                 f"{run.path}: another process is sampling into this folder: wait for it, or start all of them with "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,12 @@ import pyarrow.dataset as ds
 
 from limen.engines.needs import require
 from limen.engines.protocol import Engine, ScoreRequest
-from limen.errors import DataError
+from limen.errors import DataError, StoreError
 from limen.progress import Meter
 from limen.store import Run
+from limen.store.run import file_lock
 from limen.store.schema import score_row
-from limen.types import Prompt, Rollout, Score
+from limen.types import Prompt, Rollout, Score, content_hash
 
 AT_ONCE = 4096
 """Responses that are in memory at one time."""
@@ -46,6 +48,20 @@ def score_run(
     """
     require(engine, {"score": "scoring"})
     run = Run.open(path)
+    with ExitStack() as held:
+        try:
+            held.enter_context(file_lock(run.path / f".score-{content_hash(scorer)}.lock", wait=False))
+        except BlockingIOError as error:
+            raise StoreError(
+                f"{run.path}: another process is scoring this run as '{scorer}': wait for it, or give another name "
+                "(--name)"
+            ) from error
+        return _score_run(run, engine, scorer, policy, step, tokens, progress)
+
+
+def _score_run(
+    run: Run, engine: Engine, scorer: str, policy: str | None, step: int | None, tokens: bool, progress: bool
+) -> dict[str, Any]:
     where = _filter(policy, step)
     mine = ds.field("scorer") == scorer
     done = run.keys("scores", mine if where is None else mine & where)
@@ -78,8 +94,8 @@ def score_run(
         **_noise(engine, probe),
     }
     if means:
-        run.info.setdefault("scores", {})[scorer] = result
-        run.save()
+        with run.changing() as info:
+            info.setdefault("scores", {})[scorer] = result
     return result
 
 

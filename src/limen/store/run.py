@@ -94,6 +94,15 @@ class Run:
     def save(self) -> None:
         write_json(self.path / "run.json", self.info)
 
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[dict[str, Any]]:
+        """run.json as it is on the disk by now, saved at the end of the block: what another process wrote there stays.
+        Processes take turns; not to be nested."""
+        with file_lock(self.path / ".info.lock"):
+            self.info = Run.open(self.path).info
+            yield self.info
+            self.save()
+
     def finish(self) -> None:
         self.info["status"] = "done"
         self.save()
@@ -166,6 +175,23 @@ class Run:
         data = self.table(table, ["problem_id", "policy", "step", "sample_index"], where)
         columns: list[Iterable[Any]] = [c.to_pylist() for c in data.columns]
         return set(zip(*columns, strict=True)) if columns else set()
+
+
+@contextlib.contextmanager
+def file_lock(file: Path, share: bool = False, wait: bool = True) -> Iterator[None]:
+    """Hold a lock, alone or with others that share; the system lets go of it however this process ends.
+
+    Raises `BlockingIOError` without `wait` where another holds it, `StoreError` where the folder cannot be written.
+    """
+    import fcntl
+
+    try:
+        handle = file.open("a")
+    except OSError as error:
+        raise StoreError(f"cannot write {file.parent}: {error.strerror}. Nothing was changed") from error
+    with handle:
+        fcntl.flock(handle, (fcntl.LOCK_SH if share else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
+        yield
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import time
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -20,6 +21,13 @@ from limen.errors import StoreError
 from limen.store.schema import TABLES
 
 _counter = itertools.count()
+_PROCESS = uuid.uuid4().hex[:12]
+"""Process ids are no names: containers that share a disk may all be number 1. A forked process has another id."""
+
+
+def _own() -> str:
+    """A part of a file name that no other process and no other call has."""
+    return f"{os.getpid()}-{_PROCESS}-{next(_counter)}"
 
 
 def atomic_write(path: Path, write: Callable[[Path], None]) -> None:
@@ -27,7 +35,7 @@ def atomic_write(path: Path, write: Callable[[Path], None]) -> None:
 
     Raises `StoreError` (nothing visible changed) when the disk is full or the folder cannot be written.
     """
-    temp = path.with_name(f".{path.name}.{os.getpid()}-{next(_counter)}.tmp")
+    temp = path.with_name(f".{path.name}.{_own()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write(temp)
@@ -80,7 +88,7 @@ class ShardWriter:
         """Write what is buffered. On `StoreError` the rows stay buffered, so a later flush can succeed."""
         if self._buffer:
             table = pa.Table.from_pylist(self._buffer, schema=self.schema)
-            name = f"{time.time_ns():020d}-{os.getpid()}-{next(_counter)}.parquet"
+            name = f"{time.time_ns():020d}-{_own()}.parquet"
             write_table(self.folder / name, table)
             self._buffer.clear()
         self._last = time.monotonic()
