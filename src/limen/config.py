@@ -159,14 +159,14 @@ def explain(error: ValidationError, kind: type[BaseModel]) -> str:
     import difflib
 
     first = error.errors()[0]
-    where = ".".join(map(str, first["loc"])) or kind.__name__
+    where = ".".join(map(str, first["loc"]))
     if first["type"] == "extra_forbidden":
         near = difflib.get_close_matches(str(first["loc"][-1]), list(kind.model_fields), 1)
         hint = f"did you mean '{near[0]}'?" if near else f"known are {', '.join(kind.model_fields)}"
         return f"unknown setting '{where}': {hint}"
     message = first["msg"].removeprefix("Value error, ")
     given = "" if first["type"] in ("missing", "value_error") else f" (came {first['input']!r})"
-    return f"setting '{where}': {message}{given}"
+    return f"setting '{where}': {message}{given}" if where else f"settings: {message}{given}"
 
 
 def differences(stored: Mapping[str, Any], wanted: Mapping[str, Any], free: frozenset[str]) -> list[str]:

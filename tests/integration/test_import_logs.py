@@ -251,7 +251,7 @@ def test_jsonl_refuses(tmp_path, rows, says):
 def test_cut_off_log_and_folders(tmp_path):
     file = tmp_path / "x.jsonl"
     file.write_text('{"id": "a", "response": "x", "score": 1}\n{"id": "b", "resp')
-    with pytest.raises(DataError, match=r"line 2 .*cut off"):
+    with pytest.raises(DataError, match=r":2 .*cut off"):
         import_log("jsonl", [file], tmp_path / "run")
     with pytest.raises(DataError, match="no such file"):
         import_log("jsonl", [tmp_path / "none"], tmp_path / "run")

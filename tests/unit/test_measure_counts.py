@@ -30,11 +30,11 @@ def test_name_of_the_file_stands_for_the_model(tmp_path):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (LINE % ("p1", "a", 1) + '{"problem_id": "p2", "mo', r"line 2 .*cut off"),
-        ("[1, 2]\n", "line 1 is a list"),
+        (LINE % ("p1", "a", 1) + '{"problem_id": "p2", "mo', r":2 .*cut off"),
+        ("[1, 2]\n", ":1 is a list"),
         ('{"problem_id": "p", "model": "a", "c": 1}\n', "no n "),
         (LINE % ("p1", "a", 9), "c=9 correct of n=8"),
-        (LINE % ("p1", "a", 1) * 2, r"line 2: problem 'p1' .*already on line 1"),
+        (LINE % ("p1", "a", 1) * 2, r":2: problem 'p1' .*already on .*:1"),
         ('{"problem_id": "p", "n": 1.5, "c": 1}\n', "whole number"),
         ('{"problem_id": "p", "n": true, "c": 1}\n', "whole number"),
         ('{"problem_id": "p", "n": 4, "c": -1}\n', "at least 0"),

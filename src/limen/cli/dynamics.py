@@ -72,13 +72,13 @@ def build(
 
         run = build_probe(source, out, size, responses, seed, policy, step)
     else:
-        from limen.cli.sample import _columns, _verifier
+        from limen.cli.options import columns, verifier_of
         from limen.config import SampleSettings
         from limen.dynamics.probe import draw_probe
 
         settings = SampleSettings.make(
             model=model, problems=problems, limit=size, n=responses, temperature=temperature, max_tokens=max_tokens,
-            template=template, verifier=_verifier(verifier), columns=_columns(column or []), split=split, seed=seed,
+            template=template, verifier=verifier_of(verifier), columns=columns(column or []), split=split, seed=seed,
             device=device, dtype=dtype,
         )  # fmt: skip
         run = draw_probe(settings, out, seed=seed, progress=not quiet)
@@ -150,9 +150,9 @@ def between(
 
 
 def _verifier_of(text: str) -> Any:
-    from limen.cli.sample import _verifier
+    from limen.cli.options import verifier_of
 
-    return _verifier(text)
+    return verifier_of(text)
 
 
 @dynamics.command("figure")

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from limen.cli.options import columns, verifier_of
 from limen.errors import ConfigError
 
 _SAMPLE = "Sampling"
@@ -102,50 +103,15 @@ def sample(
 
     Can be killed at any moment: the same command goes on from there. A larger -n or --limit tops up.
     """
+    given = {k: v for k, v in locals().items() if k not in ("out", "as_json", "quiet", "column", "max_samples")}
     from limen.config import SampleSettings
     from limen.sampling import sample_run
 
-    settings = SampleSettings.make(
-        model=model,
-        problems=problems,
-        columns=_columns(column or []),
-        split=split,
-        limit=limit,
-        n=_most(n, stop_after_successes, max_samples),
-        stop_after_successes=stop_after_successes,
-        temperature=temperature,
-        top_p=top_p,
-        top_k=top_k,
-        max_tokens=max_tokens,
-        stop=tuple(s.replace("\\n", "\n") for s in stop or []),
-        seed=seed,
-        template=template,
-        verifier=_verifier(verifier),
-        logprobs=logprobs,
-        policy=policy,
-        step=step,
-        dtype=dtype,
-        engine=engine,
-        decoding=decoding,
-        gpus=gpus,
-        ray=ray,
-        ray_address=ray_address,
-        workers=workers,
-        need=tuple(need or ()),
-        url=tuple(url or ()),
-        api=api,
-        tokenizer=tokenizer,
-        concurrency=concurrency,
-        trust_remote_code=trust_remote_code,
-        device=device,
-        batch_size=batch_size,
-        verify_workers=verify_workers,
-        share=share,
-        mirror=mirror,
-        keep_bad_golds=keep_bad_golds,
-        leave_out_long=leave_out_long,
-    )
-    run = sample_run(settings, out, progress=not quiet)
+    # The other options are settings of the same name.
+    given |= {"n": _most(n, stop_after_successes, max_samples), "columns": columns(column or [])}
+    given |= {"stop": tuple(s.replace("\\n", "\n") for s in stop or []), "verifier": verifier_of(verifier)}
+    given |= {"need": tuple(need or ()), "url": tuple(url or ())}
+    run = sample_run(SampleSettings.make(**given), out, progress=not quiet)
     _print(run, as_json)
 
 
@@ -284,27 +250,3 @@ def _print(run: Any, as_json: bool) -> None:
         typer.echo(f"  ALARM: {alarm}")
     if outcomes:
         typer.echo(f"next: limen passk {run.path}")
-
-
-def _columns(pairs: list[str]) -> dict[str, str]:
-    from limen.errors import ConfigError
-
-    columns = {}
-    for pair in pairs:
-        field, equals, name = pair.partition("=")
-        if not equals or not name:
-            raise ConfigError(f"--column {pair}: expected FIELD=NAME, such as problem=question")
-        columns[field] = name
-    return columns
-
-
-def _verifier(text: str) -> str | dict[str, Any]:
-    from limen.errors import ConfigError
-
-    if not text.lstrip().startswith("{"):
-        return text
-    try:
-        value: dict[str, Any] = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ConfigError(f"--verifier {text}: not JSON ({error.msg})") from error
-    return value

@@ -94,12 +94,12 @@ def check_golds(
     """Judge every gold answer against itself, bare and boxed. Exit code 1 where one fails."""
     from dataclasses import asdict
 
-    from limen.cli.sample import _columns
+    from limen.cli.options import columns
     from limen.problems import load_problems
     from limen.verify import VerifierPool
     from limen.verify.golds import report_golds
 
-    loaded = load_problems(problems, limit, _columns(column or []), split)
+    loaded = load_problems(problems, limit, columns(column or []), split)
     if verifier == "auto":
         from limen.sampling.golds import auto_verifier
 
@@ -180,10 +180,10 @@ def _gold_line(report: GoldReport) -> str:
 
 def _spec(text: str | None, run: Any) -> str | dict[str, Any]:
     """A verifier's name or settings; without one, what the run was sampled with."""
-    from limen.cli.sample import _verifier
+    from limen.cli.options import verifier_of
 
     if text is not None and text != "auto":
-        return _verifier(text)
+        return verifier_of(text)
     known: Any = run.settings.get("verifier") if run is not None else None
     if known in (None, "auto", "none"):
         from limen.sampling.golds import auto_verifier

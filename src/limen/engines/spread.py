@@ -70,6 +70,32 @@ class _Chunk:
     deaths: int = 0
 
 
+class _Deal:
+    """The chunks of one call: those that wait for a worker, and what the workers' threads say of the others.
+
+    events: ("result", what a chunk yielded), ("done", chunk), ("died", (slot, its chunk or None, error)), ("error", e).
+    """
+
+    def __init__(self, chunks: list[_Chunk], work: Callable[[Worker, _Chunk], Iterator[Any]]) -> None:
+        self.waiting, self.work = deque(chunks), work
+        self.lock, self.stop = threading.Lock(), threading.Event()
+        self.events: queue.Queue[tuple[str, Any]] = queue.Queue()
+
+    def serve(self, worker: Worker, held: list[_Chunk]) -> None:
+        """Give a worker one chunk after the other until the call ends; `held` has the one that it is at."""
+        while not self.stop.is_set():
+            with self.lock:
+                held[:] = [self.waiting.popleft()] if self.waiting else []
+            if not held:
+                self.stop.wait(0.05)
+                continue
+            for result in self.work(worker, held[0]):
+                self.events.put(("result", result))
+                if self.stop.is_set():
+                    return
+            self.events.put(("done", held.pop()))
+
+
 class SpreadEngine:
     """An engine whose `count` workers are opened by `open_worker(slot)`, and opened again where they die.
 
@@ -163,62 +189,17 @@ class SpreadEngine:
         rest: Callable[[_Chunk], list[Any]],
     ) -> Iterator[Any]:
         """Yield what `work` yields for every chunk. One thread for each worker, which opens it where there is none."""
-        waiting, lock, stop = deque(chunks), threading.Lock(), threading.Event()
-        events: queue.Queue[tuple[str, Any]] = queue.Queue()
-
-        def serve(slot: int) -> None:
-            chunk: _Chunk | None = None
-            ended = False
-            # One that still waits for an answer which nobody wants any more lets go of the worker when it comes.
-            while not self._locks[slot].acquire(timeout=0.2):
-                if stop.is_set():
-                    return
-            try:
-                # Opened before it is given anything: one that a cluster has no place for yet must not hold up work.
-                worker = self._workers[slot] = self._workers[slot] or self._open(slot)
-                worker.about()
-                while not stop.is_set():
-                    with lock:
-                        chunk = waiting.popleft() if waiting else None
-                    if chunk is None:
-                        stop.wait(0.05)
-                        continue
-                    for result in work(worker, chunk):
-                        events.put(("result", result))
-                        if stop.is_set():
-                            break
-                    else:
-                        events.put(("done", chunk))
-                        chunk = None
-                ended = True
-            except WorkerDied as error:
-                self._workers[slot], ended = None, True
-                events.put(("died", (slot, chunk, error)))
-            except LimenError as error:
-                ended = True
-                events.put(("error", error))
-            finally:
-                self._locks[slot].release()
-                if not ended:  # a bug must reach the caller, whatever it is
-                    events.put(("error", RuntimeError(f"the thread of worker {slot} failed; its traceback is above")))
-
-        def start(slot: int) -> None:
-            self._workers.setdefault(slot, None)
-            self._locks.setdefault(slot, threading.Lock())
-            thread = threading.Thread(target=serve, args=(slot,), name=f"limen-worker-{slot}", daemon=True)
-            self._threads = [t for t in self._threads if t.is_alive()] + [thread]
-            thread.start()
-
+        deal = _Deal(chunks, work)
         for slot in list(self._workers):
-            start(slot)
+            self._start(slot, deal)
         left, asked = len(chunks), time.monotonic()
         try:
             while left:
                 if time.monotonic() - asked > EVERY:
                     asked = time.monotonic()
-                    self._join(start, len(waiting))
+                    self._join(deal)
                 try:
-                    kind, value = events.get(timeout=EVERY)
+                    kind, value = deal.events.get(timeout=EVERY)
                 except queue.Empty:
                     continue
                 if kind == "result":
@@ -230,18 +211,51 @@ class SpreadEngine:
                     if chunk is None:
                         self._count_start(error)
                     else:
-                        left -= self._bury(chunk, error, rest, waiting, lock)
-                    start(slot)
+                        left -= self._bury(chunk, error, rest, deal)
+                    self._start(slot, deal)
                 else:
                     raise value
         finally:
-            stop.set()
+            deal.stop.set()
 
-    def _join(self, start: Callable[[int], None], waiting: int) -> None:
+    def _start(self, slot: int, deal: _Deal) -> None:
+        """A thread that works for the slot until the call ends or the worker dies."""
+        self._workers.setdefault(slot, None)
+        self._locks.setdefault(slot, threading.Lock())
+        thread = threading.Thread(target=self._serve, args=(slot, deal), name=f"limen-worker-{slot}", daemon=True)
+        self._threads = [t for t in self._threads if t.is_alive()] + [thread]
+        thread.start()
+
+    def _serve(self, slot: int, deal: _Deal) -> None:
+        # One that still waits for an answer which nobody wants any more lets go of the worker when it comes.
+        while not self._locks[slot].acquire(timeout=0.2):
+            if deal.stop.is_set():
+                return
+        ended = False
+        held: list[_Chunk] = []
+        try:
+            # Opened before it is given anything: one that a cluster has no place for yet must not hold up work.
+            worker = self._workers[slot] = self._workers[slot] or self._open(slot)
+            worker.about()
+            deal.serve(worker, held)
+            ended = True
+        except WorkerDied as error:
+            self._workers[slot], ended = None, True
+            deal.events.put(("died", (slot, held[0] if held else None, error)))
+        except LimenError as error:
+            ended = True
+            deal.events.put(("error", error))
+        finally:
+            self._locks[slot].release()
+            if not ended:  # a bug must reach the caller, whatever it is
+                failed = RuntimeError(f"the thread of worker {slot} failed; its traceback is above")
+                deal.events.put(("error", failed))
+
+    def _join(self, deal: _Deal) -> None:
         """Let workers that could be had since the start work too."""
-        if self._grow is not None and waiting:
+        if self._grow is not None and deal.waiting:
             for slot in range(len(self._workers), self._grow()):
-                start(slot)
+                self._start(slot, deal)
 
     def _count_start(self, error: WorkerDied) -> None:
         self.deaths += 1
@@ -253,14 +267,7 @@ class SpreadEngine:
                 "was reported is stored; the same command goes on"
             )
 
-    def _bury(
-        self,
-        chunk: _Chunk,
-        error: WorkerDied,
-        rest: Callable[[_Chunk], list[Any]],
-        waiting: deque[_Chunk],
-        lock: threading.Lock,
-    ) -> int:
+    def _bury(self, chunk: _Chunk, error: WorkerDied, rest: Callable[[_Chunk], list[Any]], deal: _Deal) -> int:
         """Put what is left of a dead worker's chunk first in line; 1 if nothing is left of it."""
         self.deaths += 1
         items = rest(chunk)
@@ -273,8 +280,8 @@ class SpreadEngine:
                 f"{deaths} workers died one after the other over the same work without a result ({error}): not enough "
                 "memory for the model is the usual cause. What was reported is stored; the same command goes on"
             )
-        with lock:
-            waiting.appendleft(_Chunk(chunk.number, items, deaths))
+        with deal.lock:
+            deal.waiting.appendleft(_Chunk(chunk.number, items, deaths))
         return 0
 
 

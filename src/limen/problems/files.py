@@ -11,6 +11,7 @@ from typing import Any
 from limen.errors import DataError
 from limen.problems.load import FILE_TYPES, check_unique
 from limen.problems.rows import row_to_problem
+from limen.store.jsonl import json_rows
 from limen.types import Problem
 
 
@@ -24,8 +25,8 @@ def load_file(path: Path, limit: int | None, columns: Mapping[str, str]) -> list
     problems: list[Problem] = []
     where: list[str] = []
     for place, row in _rows(path):
-        problems.append(row_to_problem(row, columns, f"{path}:{place}", source=path.name, task=path.stem))
-        where.append(f"{path}:{place}")
+        problems.append(row_to_problem(row, columns, place, source=path.name, task=path.stem))
+        where.append(place)
         if limit is not None and len(problems) == limit:
             break
     if not problems:
@@ -35,7 +36,7 @@ def load_file(path: Path, limit: int | None, columns: Mapping[str, str]) -> list
 
 
 def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(place, row) pairs; the place is a line number of a text file and a row number of a Parquet file."""
+    """(place, row) pairs; the place names the file and the line of a text file, or the row of a Parquet file."""
     suffix = path.suffix.lower()
     try:
         if suffix == ".parquet":
@@ -46,25 +47,11 @@ def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         elif suffix == ".json":
             yield from _json_rows(path)
         elif suffix == ".jsonl":
-            with path.open(encoding="utf-8-sig") as file:
-                yield from _jsonl_rows(path, file)
+            yield from json_rows(path)
         else:
             raise DataError(f"{path}: unknown file type '{suffix}', expected one of {', '.join(FILE_TYPES)}")
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8 text ({error}): convert it first") from error
-
-
-def _jsonl_rows(path: Path, lines: Iterator[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise DataError(f"{path}:{number}: not JSON ({error.msg} at column {error.colno})") from error
-        if not isinstance(row, dict):
-            raise DataError(f"{path}:{number}: expected a JSON object, came {type(row).__name__}")
-        yield str(number), row
 
 
 def _json_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -77,7 +64,7 @@ def _json_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise DataError(f"{path}: expected a JSON list of objects")
     for number, row in enumerate(rows, 1):
-        yield f"item {number}", row
+        yield f"{path}:item {number}", row
 
 
 def _csv_rows(path: Path, lines: Iterator[str]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -86,7 +73,7 @@ def _csv_rows(path: Path, lines: Iterator[str]) -> Iterator[tuple[str, dict[str,
         for row in reader:
             if None in row:
                 raise DataError(f"{path}:{reader.line_num}: more fields than the header has columns; quote the commas")
-            yield str(reader.line_num), dict(row)
+            yield f"{path}:{reader.line_num}", dict(row)
     except csv.Error as error:
         raise DataError(f"{path}:{reader.line_num}: not CSV ({error})") from error
 
@@ -101,6 +88,6 @@ def _parquet_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             for batch in file.iter_batches():
                 for row in batch.to_pylist():
                     number += 1
-                    yield f"row {number}", row
+                    yield f"{path}:row {number}", row
     except (pa.ArrowInvalid, OSError) as error:
         raise DataError(f"{path} is not a readable Parquet file ({str(error).splitlines()[0]})") from error

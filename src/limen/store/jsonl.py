@@ -11,10 +11,10 @@ from limen.errors import DataError
 
 
 def json_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(`FILE line N`, object) of each line that is not blank. Raises `DataError` on cut-off or other JSON."""
+    """(`FILE:N`, object) of each line that is not blank. Raises `DataError` on cut-off or other JSON."""
     with path.open("rb") as lines:
         for number, raw in enumerate(lines, start=1):
-            where = f"{path} line {number}"
+            where = f"{path}:{number}"
             if not raw.strip():
                 continue
             try:
