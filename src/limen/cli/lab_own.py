@@ -1,4 +1,4 @@
-"""`limen lab longer`, `decoding`, `samples`, `bins`: questions of our own, one figure each."""
+"""`limen lab longer`, `decoding`, `samples`, `bins`, `variance`: one question and one figure each."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ def register(lab: typer.Typer) -> None:
     lab.command("decoding")(decoding)
     lab.command("samples")(samples)
     lab.command("bins")(bins)
+    lab.command("variance")(variance)
 
 
 def longer(
@@ -114,3 +115,23 @@ def bins(
     from limen.lab.bins import run_bins
 
     print(run_bins(study, out, base, device))
+
+
+def variance(
+    out: Out,
+    seeds: Seeds = "0,1,2",
+    jobs: Jobs = 1,
+    steps: Steps = 24,
+    base: Base = "tiny",
+    device: Device = "cpu",
+    only: Only = None,
+) -> None:
+    """W-REINFORCE beside GRPO before it breaks: variance of the gradient over groups, and mass of unlikely tokens."""
+    from limen.lab import variance as own
+    from limen.lab.policies import Study
+
+    study = Study(out, steps, own.GROUP, base, device)
+    if only is not None:
+        own.run_one(study, only, numbers(seeds)[0])
+        return
+    print(own.run_variance(study, numbers(seeds), jobs))

@@ -23,6 +23,7 @@ from limen.lab import claims_dynamics as dynamics
 from limen.lab import claims_offline as offline
 from limen.lab import claims_other as other
 from limen.lab import claims_policies as policies
+from limen.lab import variance_page
 from limen.lab.claims_rules import NOT_RUN, OUT_OF_REACH, SHORT, VERDICTS, Rule, Verdict, together
 from limen.lab.evidence import MAKERS, Evidence, command_of
 
@@ -72,6 +73,7 @@ RULES: dict[str, Rule] = {
     "RBP-S6-G": policies.cost,
     "RBP-F11": policies.curves,
     "RBP-F12": policies.unstable,
+    "RBP-F12-h": variance_page.cause,
     "RBP-F13": policies.cost,
     "IL-F1": policies.four_way,
     "IL-A1": policies.losses_outnumber,

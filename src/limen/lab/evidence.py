@@ -34,6 +34,7 @@ MAKERS = {
     "longer": "limen lab longer --out DIR",
     "decoding": "limen lab decoding STUDY --out DIR",
     "bins": "limen lab bins STUDY --out DIR",
+    "variance": "limen lab variance --out DIR",
 }
 """Kinds of study, and the command that makes each."""
 
