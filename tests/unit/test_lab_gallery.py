@@ -96,7 +96,7 @@ def test_what_is_missing_names_its_command(tmp_path):
 
 def test_every_number_is_accounted_for():
     figures = {(i.paper, i.number) for i in ITEMS if i.what == "figure"}
-    own = {("limen", n) for n in range(1, 6)}
+    own = {("limen", n) for n in range(1, 7)}
     assert {("rbp", n) for n in range(1, 16)} | {("il", n) for n in range(1, 5)} == figures - own
     tables = {(i.paper, i.number) for i in ITEMS if i.what == "table"}
     assert {("il", n) for n in (1, 2, 4, 5, 13, 14, *range(15, 20))} <= tables

@@ -141,6 +141,12 @@ def _bins(e: Evidence, out: Path) -> list[Path]:
     return figure(e, out, "limen-figure5")
 
 
+def _variance(e: Evidence, out: Path) -> list[Path]:
+    from limen.lab.variance_page import figure
+
+    return figure(e, out, "limen-figure6")
+
+
 BOTH = ("demo", "methods")
 OF_METHODS = ("methods", "demo")
 
@@ -183,6 +189,7 @@ ITEMS: tuple[Item, ...] = (
     Item("limen", "figure", 3, "number of samples", OF_METHODS, _samples),
     Item("limen", "figure", 4, "larger models", ("widths",), _widths),
     Item("limen", "figure", 5, "winners and losers", ("bins",), _bins),
+    Item("limen", "figure", 6, "why W-REINFORCE breaks", ("variance",), _variance),
 )  # fmt: skip
 
 
