@@ -18,18 +18,18 @@ def test_bins_hold_their_upper_edge():
 
 
 def test_the_right_texts_probability_is_the_success_rate_of_samples(tmp_path):
-    """32 samples of 12 problems: the deviations from the exact rate are those of a binomial."""
-    from limen.lab.demo import TEST
+    """64 samples of 12 problems: the deviations from the exact rate are those of a binomial."""
     from limen.lab.policies import Study, sample_policy
     from limen.measure import counts_from_run
     from limen.problems import load_problems
 
-    problems = load_problems(TEST)[::25]
+    which = "arithmetic:all?split=test&size=12"
+    problems = load_problems(which)
     p = np.exp(log_right("tiny", problems, "cpu")[0])
-    study = Study(tmp_path, n=32)
-    found = counts_from_run(sample_policy(study, tmp_path / "base", "tiny", "base", 32, logprobs=False))
+    run = sample_policy(Study(tmp_path), tmp_path / "base", "tiny", "base", 64, problems=which, logprobs=False)
+    found = counts_from_run(run)
     at = [found.problem_ids.index(x.id) for x in problems]
-    z = (found.c_P[at] - 32 * p) / np.sqrt(32 * p * (1 - p))
+    z = (found.c_P[at] - 64 * p) / np.sqrt(64 * p * (1 - p))
     assert np.abs(z).max() < 4
     assert float((z**2).mean()) < 3
 

@@ -251,6 +251,9 @@ this page were coded; their bounds are the ones that were written down for each 
 rules for dynamics, methods and noise were coded before those results were opened, and three were changed afterwards:
 intervals of pass@n where a study kept E and S alone are computed from these (which took RBP-F2A from undetermined to
 agrees), IL-T4b asks for "within chance" in place of a bound on NSCR, and RBP-C2b is "too short to say" with one seed.
+The rules of RBP-S4-1, S5-WTA, F10 and F12-h were coded before their runs; of F12-h a trial with a seed of its own had
+been seen, whose base is that of every seed. Since the two studies of verifier errors are read together, DPC-1, 2 and 4
+have patterns that were drawn for each sample; that took DPC-4 from undetermined to opposite.
 The height of the bandit's peaked start (RBP-F9-3 to 5) was chosen so that the claims hold in most starts: it shows
 that there are such starts, not how common they are.
 
