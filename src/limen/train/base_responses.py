@@ -159,7 +159,7 @@ def load_base(path: str | Path, prompt_hashes: Mapping[str, str], limit: int = 0
     if len(policies) > 1:
         raise DataError(f"{path} holds several policies ({', '.join(sorted(policies))}): give a run of the base alone")
     if bent:
-        log.warning("%s was drawn at temperature, top_p, top_k = %s, not from the base as it is: the forward KL is then to "
+        log.warning("%s was drawn at temperature, top_p, top_k = %s, not from the base itself: the forward KL is to "
                     "that distribution", path, "; ".join(map(str, sorted(bent))))  # fmt: skip
     ordered = {pid: [rows[i] for i in sorted(rows)] for pid, rows in found.items()}
     return BaseResponses({pid: rows[:limit] if limit else rows for pid, rows in ordered.items()})
