@@ -10,10 +10,10 @@ import yaml
 
 from limen.errors import ConfigError
 from limen.train.algorithms.compose import FIELDS, Algorithm, check_group, named
+from limen.train.memory import GIB, batch_width, estimate
 from limen.train.settings import TrainSettings
 from limen.types import Problem
 
-GIB = 1024**3
 SHOWN = 5
 
 
@@ -41,6 +41,10 @@ def dry_run(settings: TrainSettings) -> str:
             f"the longest prompt has {lengths[-1]} tokens: with {settings.max_new_tokens} new ones it does not fit the "
             f"context of {context}; lower max_new_tokens or drop long problems"
         )
+    if settings.probe is not None:
+        from limen.dynamics.probe import load_probe
+
+        load_probe(settings.probe.run)
     with make_pool(settings, problems, noise=False) as pool:
         bad = failing_golds(problems, pool)
         version = pool.version
@@ -103,34 +107,41 @@ def _estimates(
 ) -> list[str]:
     text = config.get_text_config()
     rows = settings.prompts_per_step * settings.group_size
-    prompt = lengths[len(lengths) // 2]
-    width = prompt + settings.max_new_tokens
-    micro = rows // settings.accumulation
-    bytes_ = 2 if settings.precision == "bf16" else 4
-    states = parameters * (4 if settings.lora else 16)
-    heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
-    head = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
-    cache = rows * width * text.num_hidden_layers * 2 * heads * head * bytes_
-    kept = 2 if settings.gradient_checkpointing else 34
-    activations = micro * width * text.num_hidden_layers * text.hidden_size * kept * bytes_ // 2
-    logits = micro * settings.max_new_tokens * text.vocab_size * 4
+    width = batch_width(lengths, settings.prompts_per_step) + settings.max_new_tokens
+    on_cpu, bf16 = _precision(settings)
+    m = estimate(settings, a, text, parameters, lengths, bf16)
     kl = a.kl_samples or settings.base_n
     tokens = rows * settings.max_new_tokens
-    kl_tokens = settings.prompts_per_step * kl * settings.max_new_tokens if a.forward_kl_beta else 0
+    kl_rows = settings.prompts_per_step * kl if a.forward_kl_beta else 0
     screen = settings.prompts_per_step * settings.max_new_tokens if a.selector != "all" else 0
-    flops = 2 * parameters * (tokens + screen) + 6 * parameters * (rows * width + kl_tokens)
+    flops = 2 * parameters * (tokens + screen) + 6 * parameters * (rows + kl_rows) * width
+    of_kl = f" and of {m.kl_rows} rows of the KL term {m.kl / GIB:.2f}" if m.kl_rows else ""
     lines = [
-        f"  parameters   {parameters / 1e6:.1f} M",
-        f"  memory       {states / GIB:.2f} GiB weights, gradients and AdamW states; {activations / GIB:.2f} "
-        f"activations of {micro} rows; {logits / GIB:.2f} logits at most; {cache / GIB:.2f} key-value cache",
-        f"  step         at most {tokens} sampled tokens, {screen} screened, {kl_tokens} in the KL term; "
-        f"{flops / 1e12:.3g} TFLOP",
+        f"  parameters   {parameters / 1e6:.1f} M, {'bf16 autocast' if bf16 else 'float32'} on "
+        f"{'the CPU' if on_cpu else 'a GPU'}",
+        f"  memory       about {m.peak / GIB:.2f} GiB at its highest: {m.states / GIB:.2f} weights, gradients and AdamW "
+        f"states, {m.copies / GIB:.2f} other copies of the weights; activations of {m.rows} rows {m.policy / GIB:.2f}"
+        f"{of_kl}, logits at most {m.logits / GIB:.2f}; in the place of these key-value cache {m.cache / GIB:.2f} while "
+        "generating",
+        "               PyTorch keeps freed blocks, so the process can hold half as much again; accumulation "
+        f"(now {settings.accumulation}) divides activations and logits, and leaves the gradient as it is",
+        f"  step         at most {tokens} sampled tokens, {screen} screened, {kl_rows * settings.max_new_tokens} in the "
+        f"KL term; {flops / 1e12:.3g} TFLOP",
         f"  run          {settings.steps} steps, {flops * settings.steps / 1e15:.3g} PFLOP, to be divided by what your "
         "device does (an H200 about 0.1 PFLOP/s in forward and backward passes, a CPU core about 0.00003)",
     ]
     if a.forward_kl_beta and not settings.base_responses:
         lines.append(f"  before       {settings.base_n} base responses of every problem are drawn and stored once")
     return lines
+
+
+def _precision(settings: TrainSettings) -> tuple[bool, bool]:
+    """(on the CPU, bf16): as training would choose them on this machine."""
+    import torch
+
+    device = settings.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    on_cpu = device.startswith("cpu")
+    return on_cpu, (settings.precision or ("float32" if on_cpu else "bf16")) == "bf16"
 
 
 def _plain(value: Any) -> Any:
