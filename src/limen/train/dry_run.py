@@ -115,24 +115,27 @@ def _estimates(
     kl_rows = settings.prompts_per_step * kl if a.forward_kl_beta else 0
     screen = settings.prompts_per_step * settings.max_new_tokens if a.selector != "all" else 0
     flops = 2 * parameters * (tokens + screen) + 6 * parameters * (rows + kl_rows) * width
-    of_kl = f" and of {m.kl_rows} rows of the KL term {m.kl / GIB:.2f}" if m.kl_rows else ""
+    where = f"{'bf16 autocast' if bf16 else 'float32'} on {'the CPU' if on_cpu else 'a GPU'}"
+    of_kl = f" and of {m.kl_rows} rows of the KL term {_gib(m.kl)}" if m.kl_rows else ""
     lines = [
-        f"  parameters   {parameters / 1e6:.1f} M, {'bf16 autocast' if bf16 else 'float32'} on "
-        f"{'the CPU' if on_cpu else 'a GPU'}",
-        f"  memory       about {m.peak / GIB:.2f} GiB at its highest: {m.states / GIB:.2f} weights, gradients and AdamW "
-        f"states, {m.copies / GIB:.2f} other copies of the weights; activations of {m.rows} rows {m.policy / GIB:.2f}"
-        f"{of_kl}, logits at most {m.logits / GIB:.2f}; in the place of these key-value cache {m.cache / GIB:.2f} while "
-        "generating",
+        f"  parameters   {parameters / 1e6:.1f} M, {where}",
+        f"  memory       about {_gib(m.peak)} GiB at its highest: {_gib(m.states)} weights, gradients and AdamW states"
+        f", {_gib(m.copies)} other copies of the weights; activations of {m.rows} rows {_gib(m.policy)}{of_kl}, logits"
+        f" at most {_gib(m.logits)}; in the place of these key-value cache {_gib(m.cache)} while generating",
         "               PyTorch keeps freed blocks, so the process can hold half as much again; accumulation "
         f"(now {settings.accumulation}) divides activations and logits, and leaves the gradient as it is",
-        f"  step         at most {tokens} sampled tokens, {screen} screened, {kl_rows * settings.max_new_tokens} in the "
-        f"KL term; {flops / 1e12:.3g} TFLOP",
+        f"  step         at most {tokens} sampled tokens, {screen} screened, {kl_rows * settings.max_new_tokens} in "
+        f"the KL term; {flops / 1e12:.3g} TFLOP",
         f"  run          {settings.steps} steps, {flops * settings.steps / 1e15:.3g} PFLOP, to be divided by what your "
         "device does (an H200 about 0.1 PFLOP/s in forward and backward passes, a CPU core about 0.00003)",
     ]
     if a.forward_kl_beta and not settings.base_responses:
         lines.append(f"  before       {settings.base_n} base responses of every problem are drawn and stored once")
     return lines
+
+
+def _gib(size: float) -> str:
+    return f"{size / GIB:.2f}"
 
 
 def _precision(settings: TrainSettings) -> tuple[bool, bool]:

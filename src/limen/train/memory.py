@@ -2,10 +2,10 @@
 
 Counts of what PyTorch keeps for the backward pass of a decoder layer with a gated feed-forward layer (Llama, Qwen,
 SmolLM), in bytes a token: hidden size h, query width q = heads x head size, feed-forward width f. Under bf16 autocast
-the residual stream, both norms' inputs and outputs stay float32 (16 h), every linear layer keeps a bf16 copy of its input
-(10 h), attention its query, key, value (repeated to all heads, as a padding mask makes it) and output (8 q), the
-feed-forward layer gate, activation, up and product (8 f). In float32: 24 h + 16 q + 16 f. Compared with what autograd
-keeps, these are within 5% (tests).
+the residual stream and both norms stay float32 (16 h), every linear layer keeps a bf16 copy of its input (10 h),
+attention its query, key, value (repeated to all heads, as a padding mask makes it) and output (8 q), the feed-forward
+layer gate, activation, up and product (8 f). In float32: 24 h + 16 q + 16 f. These are within 5% of what autograd
+keeps (tests allow 10%).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def activations(config: Any, tokens: int, bf16: bool, checkpointing: bool = Fals
     wide = getattr(config, "intermediate_size", None) or 4 * hidden
     layer = 26 * hidden + 8 * query + 8 * wide if bf16 else 24 * hidden + 16 * query + 16 * wide
     kept = layer + 4 * hidden * layers if checkpointing else layer * layers
-    return tokens * (kept + 12 * hidden)
+    return int(tokens * (kept + 12 * hidden))
 
 
 def estimate(
