@@ -123,6 +123,27 @@ def test_verdicts_that_are_missing_are_made_and_not_doubled(problems, tmp_path):
     assert run.info["last"]["samples"] == 0
 
 
+def test_verdicts_of_rollouts_that_are_gone_do_not_count_twice(problems, tmp_path):
+    """A corrupt shard of rollouts is moved out, as the error asks; its verdicts and scores are still there."""
+    path = tmp_path / "run"
+    run = sample_run(settings(problems), path, engine(), progress=False)
+    score_run(path, engine(), "exact", progress=False)
+    before = counts_from_run(path)
+    (shard,) = run.shards("rollouts")
+    shard.write_bytes(shard.read_bytes()[:200])
+    with pytest.raises(StoreError, match="move it out of the folder and run the same command again"):
+        sample_run(settings(problems), path, engine(), progress=False)
+    shard.unlink()
+    with pytest.raises(StoreError, match=r"80 rollouts that are gone.*once without --share"):
+        sample_run(settings(problems, share=True), path, engine(), progress=False)
+    sample_run(settings(problems), path, engine(), progress=False)
+    after = counts_from_run(path)
+    assert (after.n_P.tolist(), after.c_P.tolist()) == (before.n_P.tolist(), before.c_P.tolist())
+    assert after.n_P.tolist() == [40, 40]
+    assert score_run(path, engine(), "exact", progress=False)["scored"] == 80
+    assert run.table("scores").num_rows == 80
+
+
 def test_a_truncated_response_has_no_answer(problems, tmp_path):
     run = sample_run(settings(problems, max_tokens=1, n=50), tmp_path / "run", engine(), progress=False)
     for v in run.table("verdicts").to_pylist():
@@ -178,6 +199,9 @@ def test_a_folder_of_something_else_is_refused(problems, tmp_path):
     (tmp_path / "full" / "letter.txt").write_text("dear")
     with pytest.raises(StoreError, match="not empty and not a run folder"):
         sample_run(settings(problems), tmp_path / "full", engine(), progress=False)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="is a file, and a run is a folder"):
+        sample_run(settings(problems), tmp_path / "file", engine(), progress=False)
     Run.create(tmp_path / "train", "train", "t", {})
     with pytest.raises(StoreError, match="kind 'train'"):
         sample_run(settings(problems), tmp_path / "train", engine(), progress=False)

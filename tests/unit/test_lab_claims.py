@@ -12,6 +12,7 @@ from limen.lab import claims_between as pairs
 from limen.lab import claims_dynamics as dynamics
 from limen.lab import claims_other as other
 from limen.lab import claims_policies as policies
+from limen.lab import evidence
 from limen.lab.claims import RULES, check_rules, claims_page, judge_all, sections
 from limen.lab.evidence import Evidence, command_of, digest, load, write_digest
 from limen.lab.evidence_answers import modal_shares
@@ -433,3 +434,12 @@ def test_dynamics_across_bases(tmp_path):
     row = next(r for r in judge_all({"dynamics": same}) if r.id == "RBP-F10")
     assert "F2B: tiny agrees, model-width-48 agrees" in row.found.size
     assert write_digest(same[1], tmp_path).name == "dynamics-model-width-48.digest.json"
+
+
+def test_problems_with_fewer_judged_samples_keep_their_own_n():
+    questions = [{"trained_n": n, "trained_c": c, "base_n": 8, "base_c": 1} for n, c in ((8, 8), (7, 7))]
+    entry = evidence._entry("grpo", 0, "0", 100, questions)
+    doc = {"tasks": ["easy", "easy"], "bases": {"0": evidence._base_of(questions)}, "runs": [entry]}
+    (run,) = Evidence("demo", doc, Path("demo.digest.json")).runs()
+    assert (run.trained.n_P.tolist(), run.trained.c_P.tolist()) == ([8, 7], [8, 7])
+    assert run.base.n_P.tolist() == [8, 8]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from limen.measure import answer_entropy, distinct_at_k, maj_at_k, self_consistency
+from limen.measure.votes import AnswerTable, maj_table
 
 
 def samples(correct, wrong, none):
@@ -100,3 +101,8 @@ def test_absent_answers_are_no_answers():
     assert distinct_at_k([2, 1], 2, no_answer=1) == pytest.approx((1 - 1 / 6) + 1 / 2)
     assert self_consistency([3, 1]) == 0.75
     assert np.isnan(self_consistency([]))
+
+
+def test_no_budget_that_the_samples_allow_is_a_table_without_columns():
+    answers = AnswerTable(("a", "b"), np.array([1, 0]), (np.array([1]), np.array([2])), np.array([0, 0]))
+    assert maj_table(answers, []).shape == (2, 0)

@@ -155,6 +155,11 @@ def score(
     if as_json:
         typer.echo(json.dumps(result, indent=1))
         return
+    if not result["scored"]:
+        typer.echo(
+            f"{run}: nothing new to score; every response that was asked for has its score under {name or model}"
+        )
+        return
     typer.echo(
         f"{run}: {result['scored']} responses, {result['tokens']} tokens in {result['seconds']:.1f} s under "
         f"{result['scorer']}; mean log-probability of a token {result['mean_logprob']:.4f} nats"

@@ -214,15 +214,22 @@ def _line(counts: Iterable[float]) -> str:
     return " ".join(map(str, counts))
 
 
+def _n(counts: Iterable[int]) -> int | str:
+    """One number where all problems have as many judged samples, else one for each: a verifier that timed out once must
+    not make a success rate wrong."""
+    each = [int(n) for n in counts]
+    return each[0] if len(set(each)) == 1 else _line(each)
+
+
 def _entry(method: str, seed: int, group: str, step: int, questions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {
         "method": method, "seed": seed, "group": group, "step": step,
-        "n": int(questions[0]["trained_n"]), "c": _line(q["trained_c"] for q in questions),
+        "n": _n(q["trained_n"] for q in questions), "c": _line(q["trained_c"] for q in questions),
     }  # fmt: skip
 
 
 def _base_of(questions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    return {"n": int(questions[0]["base_n"]), "c": _line(q["base_c"] for q in questions)}
+    return {"n": _n(q["base_n"] for q in questions), "c": _line(q["base_c"] for q in questions)}
 
 
 def _demo_counts(doc: Mapping[str, Any], folder: Path) -> dict[str, Any]:
@@ -295,7 +302,8 @@ def _runs(doc: Mapping[str, Any]) -> list[Trained]:
     ids = [f"{t}-{i}" for i, t in enumerate(tasks)]
 
     def table(name: str, row: Mapping[str, Any]) -> CountTable:
-        return CountTable.of(name, ids, int(row["n"]), [int(x) for x in row["c"].split()], task=tasks)
+        n = [int(x) for x in row["n"].split()] if isinstance(row["n"], str) else int(row["n"])
+        return CountTable.of(name, ids, n, [int(x) for x in row["c"].split()], task=tasks)
 
     bases = {k: table("base", row) for k, row in doc.get("bases", {}).items()}
     return [

@@ -83,8 +83,9 @@ def _classes(problem: str, wrong: dict[str, int], merge: Merge | None) -> Ints:
 
 def maj_table(answers: AnswerTable, k_K: Sequence[int]) -> Floats:
     """maj@k of each problem, shape (P, K). NaN where a problem has fewer than k judged samples."""
-    parts = zip(answers.correct_P.tolist(), answers.wrong_P, answers.no_answer_P.tolist())
-    return np.array([[maj_at_k(c, w, k, none) for k in k_K] for c, w, none in parts]).reshape(-1, len(k_K))
+    parts = list(zip(answers.correct_P.tolist(), answers.wrong_P, answers.no_answer_P.tolist()))
+    rows = [[maj_at_k(c, w, k, none) for k in k_K] for c, w, none in parts]
+    return np.array(rows, dtype=np.float64).reshape(len(parts), len(k_K))  # of no k too
 
 
 def diversity_table(answers: AnswerTable, budget: int) -> dict[str, Floats]:

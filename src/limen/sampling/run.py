@@ -17,6 +17,7 @@ from limen.provenance import provenance
 from limen.sampling.engine import make_template, opened, prompt_tokenizer
 from limen.sampling.fill import Filling
 from limen.sampling.golds import auto_verifier, check_golds
+from limen.sampling.repair import drop_orphans
 from limen.store import Run
 from limen.store.mirror import Mirror, mirrored
 from limen.store.run import file_lock
@@ -77,6 +78,7 @@ def _held(settings: SampleSettings, out: Path, problems: Sequence[Problem], prom
             _go_on(run, info, settings, problems, prompts, unused)
             if not fresh:
                 info.setdefault("sessions", []).append(provenance())
+        drop_orphans(run, alone=not settings.share)
         yield run
 
 

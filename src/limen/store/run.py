@@ -52,6 +52,8 @@ class Run:
             run.info.setdefault("sessions", []).append(provenance())
             run.save()
             return run
+        if path.exists() and not path.is_dir():
+            raise StoreError(f"{path} is a file, and a run is a folder: choose another name")
         if path.exists() and any(not _passing(f) for f in path.iterdir()):
             raise StoreError(f"{path} is not empty and not a run folder (no run.json): choose another folder")
         info = {
