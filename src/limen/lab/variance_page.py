@@ -13,6 +13,7 @@ from limen.lab.trends import t_interval
 from limen.lab.variance import ARMS, GROUP, PROBLEMS, TOP
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 NAMES = {"w_reinforce": "W-REINFORCE", "grpo": "GRPO"}
@@ -114,7 +115,7 @@ def figure(e: Evidence, out: Path, name: str) -> list[Path]:
                 rows.extend({"arm": arm, "quantity": key, "step": s, "seed": x, "value": y}
                             for s, v in found.items() for x, y in v.items())  # fmt: skip
             if key in ("variance", "relative"):
-                ax.set_yscale("log")
+                _log_ticks(ax)
             at = drop(e)
             if at is not None:
                 ax.axvline(at, color="0.6", linewidth=0.8, linestyle=":")
@@ -122,6 +123,16 @@ def figure(e: Evidence, out: Path, name: str) -> list[Path]:
         legend(fig, list(axes))
 
     return save(name, draw, rows, out)
+
+
+def _log_ticks(ax: Axes) -> None:
+    """A log axis whose ticks are plain numbers: the figures read no markup."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    ax.set_yscale("log")
+    ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
+    ax.yaxis.set_minor_formatter(NullFormatter())
 
 
 _HEAD = """\
