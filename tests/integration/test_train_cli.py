@@ -68,6 +68,13 @@ def test_bad_settings_are_one_clear_line(app, tmp_path, values, says):
     assert "\n" not in str(out.exception)
 
 
+def test_a_tracker_that_is_not_installed_is_named_before_anything_is_made(app, tmp_path, monkeypatch):
+    monkeypatch.setattr("limen.train.dry_run.find_spec", lambda name: None)
+    out = RUNNER.invoke(app, ["train", write(tmp_path, trackers=["trackio"], out=str(tmp_path / "run"))])
+    assert "pip install 'limen[track]'" in str(out.exception)
+    assert not (tmp_path / "run").exists()
+
+
 def test_presets_are_valid():
     from limen.train.dry_run import resolve
     from limen.train.settings import load_settings

@@ -63,7 +63,10 @@ def _with_progress(settings: Any, resume: bool) -> Any:
         task = bar.add_task(settings.policy, total=settings.steps, note="preparing")
 
         def show(step: int, total: int, metrics: Any) -> None:
-            note = f"reward {metrics.get('reward_batch', float('nan')):.3f}"
+            if "reward_batch" not in metrics:  # a second step on the same responses has none of its own
+                bar.update(task, completed=step, total=total)
+                return
+            note = f"reward {metrics['reward_batch']:.3f}"
             if "kept" in metrics:
                 note += f"  kept {metrics['kept']:.0f}/{metrics.get('screened', 0):.0f}"
             bar.update(task, completed=step, total=total, note=note)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from limen.errors import ConfigError
+from limen.errors import ConfigError, MissingExtra
 from limen.train.algorithms.compose import FIELDS, Algorithm, check_group, named
 from limen.train.memory import GIB, batch_width, estimate
 from limen.train.settings import TrainSettings
@@ -66,6 +67,9 @@ def resolve(settings: TrainSettings) -> Algorithm:
         values["schedule"] = tuple(values["schedule"])
     algorithm = Algorithm(**values)
     check_group(algorithm, settings.group_size)
+    for tracker in settings.trackers:
+        if find_spec(tracker) is None:
+            raise MissingExtra(tracker, "track", f"trackers: {tracker}")
     if settings.base_responses and not (Path(settings.base_responses) / "run.json").exists():
         raise ConfigError(f"base_responses: {settings.base_responses} is not a run folder (limen sample makes one)")
     if settings.base_responses and not any(a.forward_kl_beta for a in algorithm.states()):
