@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 
 import typer
@@ -20,8 +21,9 @@ app = typer.Typer(
 )
 
 
+@functools.cache
 def _register() -> None:
-    """Each module adds its own commands to `app`; none of them imports torch at module level."""
+    """Once: each module adds its own commands to `app`; none of them imports torch at module level."""
     from limen.cli import dynamics, influence, lab, measure, report, sample, train, verify
 
     for module in (sample, verify, measure, report, train, dynamics, influence, lab):
