@@ -72,9 +72,8 @@ def test_kill_minus_nine_and_go_on(tmp_path, kills):
 
 def limen(monkeypatch, *args):
     """`limen sample` in this process: starting Python for each case would take most of a minute."""
-    from limen.cli import app, main
+    from limen.cli import main
 
-    app.registered_commands.clear()
     monkeypatch.setattr(sys, "argv", ["limen", "sample", "--quiet", "--model", "tiny", *args])
     with pytest.raises(SystemExit) as ended:
         main()
