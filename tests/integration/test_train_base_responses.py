@@ -1,7 +1,9 @@
 """`limen sample` output as the store of base responses."""
 
 from collections import Counter
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from limen.config import SampleSettings
@@ -9,7 +11,8 @@ from limen.errors import DataError
 from limen.sampling import sample_run
 from limen.store import Run
 from limen.train import TrainSettings, train
-from limen.train.base_responses import load_base
+from limen.train.base_draw import _check_ids
+from limen.train.base_responses import BaseResponse, BaseResponses, load_base
 
 PROBLEMS = "arithmetic:all?split=train&size=60"
 
@@ -95,3 +98,14 @@ def test_responses_of_another_models_tokenizer_are_refused(tmp_path, sampled, mo
     monkeypatch.setattr("limen.train.base_draw.load_base", shifted)
     with pytest.raises(DataError, match="drawn by another model"):
         train(settings(tmp_path, sampled))
+
+
+def test_an_empty_base_response_has_no_token_to_look_at():
+    """A server that stops at once leaves none."""
+    empty, full = (BaseResponse(np.array(ids, dtype=np.int64), None, None) for ids in ([], [2, 5]))
+    model = SimpleNamespace(get_input_embeddings=lambda: SimpleNamespace(weight=np.zeros((6, 1))))
+    trainer = SimpleNamespace(model=model, accelerator=SimpleNamespace(unwrap_model=lambda m: m))
+    _check_ids(trainer, BaseResponses({"p": [empty, full]}))
+    model.get_input_embeddings = lambda: SimpleNamespace(weight=np.zeros((5, 1)))
+    with pytest.raises(DataError, match="hold token 5"):
+        _check_ids(trainer, BaseResponses({"p": [empty, full]}))

@@ -52,7 +52,7 @@ def prepare(t: Any) -> BaseResponses:
 def _check_ids(t: Any, base: BaseResponses) -> None:
     """Token ids of another tokenizer that this model has no embedding for would end in an indexing error."""
     known = int(t.accelerator.unwrap_model(t.model).get_input_embeddings().weight.shape[0])
-    most = max(int(r.token_ids.max()) for rs in base.by_problem.values() for r in rs)
+    most = max((int(r.token_ids.max()) for rs in base.by_problem.values() for r in rs if len(r.token_ids)), default=0)
     if most >= known:
         raise DataError(
             f"the base responses hold token {most}, but the model knows {known}: they were drawn by another model; "
