@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -43,6 +44,12 @@ def provenance() -> dict[str, Any]:
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
     }
+
+
+def machine_of(record: Mapping[str, Any]) -> str:
+    """GPU, or else processor, that such a record names; "" where it names none."""
+    hardware = record.get("hardware") or {}
+    return str((hardware.get("gpus") or [hardware.get("processor") or ""])[0])
 
 
 def _version(name: str) -> str | None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from limen.cli.lab_training import Base, Device, Jobs, Limit, Only, Out, Recipe, Steps
+from limen.cli.lab_training import Base, Collect, Device, From, Jobs, Limit, Only, Out, Recipe, Seconds, Steps
 from limen.cli.options import numbers
 
 
@@ -23,17 +22,15 @@ def frontier(
     explore: Annotated[bool, typer.Option("--explore", help="Seeds on which arms may be chosen.")] = False,
     budgets: Annotated[str, typer.Option(help="updates, tokens, or both.")] = "updates,tokens",
     jobs: Jobs = 1,
-    seconds: Annotated[float | None, typer.Option(min=1, help="End after so many seconds; go on by the same.")] = None,
+    seconds: Seconds = None,
     steps: Steps = 200,
     n: Annotated[int, typer.Option("-n", min=1, help="Samples of each held-out problem.")] = 256,
     base: Base = "tiny",
     device: Device = "cpu",
     limit: Limit = None,
     recipe: Recipe = "demo",
-    collect: Annotated[Path | None, typer.Option(help="Pack small files of finished runs into this tar.")] = None,
-    source: Annotated[
-        Path | None, typer.Option("--from", help="Unpack what --collect wrote into --out, and make the page.")
-    ] = None,
+    collect: Collect = None,
+    source: From = None,
     go_on: Annotated[bool, typer.Option("--go-on", help="After --from, make the runs that are missing.")] = False,
     only: Only = None,
 ) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from limen.cli.lab_training import Base, Device, Jobs, Limit, Only, Out, Recipe, Seeds, Steps
+from limen.cli.lab_training import Base, Collect, Device, From, Jobs, Limit, Only, Out, Recipe, Seconds, Seeds, Steps
 from limen.cli.options import numbers
 
 
@@ -25,7 +25,7 @@ def longer(
     seeds: Seeds = "0,1,2",
     arms: Annotated[str, typer.Option(help="Some of grpo, self, nll-1, with commas between.")] = "grpo,self,nll-1",
     jobs: Jobs = 1,
-    seconds: Annotated[float | None, typer.Option(min=1, help="End after so many seconds; go on by the same.")] = None,
+    seconds: Seconds = None,
     steps: Steps = 800,
     n: Annotated[int, typer.Option("-n", min=1, help="Samples of each held-out problem at each mark.")] = 256,
     base: Base = "tiny",
@@ -33,10 +33,8 @@ def longer(
     limit: Limit = None,
     recipe: Recipe = "demo",
     train: Annotated[bool, typer.Option(help="--no-train: sample the checkpoints that are there, and stop.")] = True,
-    collect: Annotated[Path | None, typer.Option(help="Pack small files of sampled marks into this tar.")] = None,
-    source: Annotated[
-        Path | None, typer.Option("--from", help="Unpack what --collect wrote into --out, and make the page.")
-    ] = None,
+    collect: Collect = None,
+    source: From = None,
     only: Only = None,
 ) -> None:
     """Four times the demo's training: does SELF hold, and does GRPO's shrinkage go on?"""

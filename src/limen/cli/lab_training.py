@@ -17,6 +17,9 @@ Base = Annotated[str, typer.Option(help="`tiny`, or a folder that `limen lab tra
 Device = Annotated[str, typer.Option(help="cpu or cuda.")]
 Only = Annotated[str | None, typer.Option(help="One run and no page: what each job of the study calls.")]
 Recipe = Annotated[str, typer.Option(help="demo, or gentle: a third of the step size after a warm-up.")]
+Seconds = Annotated[float | None, typer.Option(min=1, help="End after so many seconds; go on by the same.")]
+Collect = Annotated[Path | None, typer.Option(help="Pack small files of finished runs into this tar.")]
+From = Annotated[Path | None, typer.Option("--from", help="Unpack what --collect wrote into --out, and make the page.")]
 Limit = Annotated[int | None, typer.Option(min=1, help="Only the first so many held-out problems.")]
 
 

@@ -29,8 +29,7 @@ import numpy as np
 from limen.errors import DataError
 from limen.lab.demo import TEST, TRAIN
 from limen.measure.passk import Floats
-from limen.provenance import provenance
-from limen.store.writer import write_json
+from limen.provenance import machine_of, provenance
 from limen.types import Problem
 
 EDGES = (0.0, 0.001, 0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
@@ -40,16 +39,10 @@ LOW, HIGH, FEW, THIRDS = 0.3, 0.7, 5, 3
 def run_bins(study: Path, out: Path, base: str = "tiny", device: str | None = "cpu") -> str:
     """All of it for GRPO and SELF of a study. Returns the page; writes bins.md, .json, .png, .svg, .csv."""
     from limen.lab.bins_page import bins_page, figure
-    from limen.lab.evidence import read
+    from limen.lab.evidence import publish
 
     out.mkdir(parents=True, exist_ok=True)
-    write_json(out / "bins.json", measured(study, base, device))
-    evidence = read(out / "bins.json")
-    assert evidence is not None
-    page = bins_page(evidence)
-    (out / "bins.md").write_text(page, encoding="utf-8")
-    figure(evidence, out, "bins")
-    return page
+    return publish(out, "bins", measured(study, base, device), bins_page, figure)
 
 
 def measured(study: Path, base: str, device: str | None) -> dict[str, Any]:
@@ -83,8 +76,7 @@ def measured(study: Path, base: str, device: str | None) -> dict[str, Any]:
 
 def _maker(doc: Mapping[str, Any]) -> dict[str, Any]:
     made = doc.get("provenance", {})
-    where = made.get("hardware", {})
-    return {"commit": str(made.get("commit"))[:7], "hardware": (where.get("gpus") or [where.get("processor")])[0]}
+    return {"commit": str(made.get("commit"))[:7], "hardware": machine_of(made)}
 
 
 def log_right(model: str, problems: Sequence[Problem], device: str | None) -> tuple[Floats, Floats]:

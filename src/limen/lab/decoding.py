@@ -26,7 +26,6 @@ from limen.lab.frontier_rule import Gap, gap
 from limen.lab.policies import Study, in_processes, sample_policy
 from limen.measure.passk import Floats
 from limen.provenance import provenance
-from limen.store.writer import write_json
 
 SAME = 0.03
 SETTINGS = ((1.0, 1.0), (0.6, 1.0), (1.4, 1.0), (1.0, 0.95), (1.0, 0.8), (0.6, 0.95))
@@ -101,8 +100,10 @@ def run_decoding(s: DecodingStudy, jobs: int = 1) -> str:
         shared += ["--seeds", ",".join(map(str, s.seeds)), "--device", str(s.study.device)]
         shared += ["--limit", str(s.study.limit)] if s.study.limit else []
         in_processes([[*shared, "--only", p] for p in todo], jobs)
-    write_json(s.study.out / "decoding.json", measured(s))
-    return write_page(s.study.out)
+    from limen.lab.decoding_page import decoding_page, figure
+    from limen.lab.evidence import publish
+
+    return publish(s.study.out, "decoding", measured(s), decoding_page, figure)
 
 
 def measured(s: DecodingStudy) -> dict[str, Any]:
@@ -121,19 +122,6 @@ def measured(s: DecodingStudy) -> dict[str, Any]:
                          "comparison": found})  # fmt: skip
     return {"provenance": provenance(), "steps": 0, "n": s.study.n, "settings": [list(x) for x in s.settings],
             "runs": rows}  # fmt: skip
-
-
-def write_page(out: Path) -> str:
-    """Page and figure from decoding.json."""
-    from limen.lab.decoding_page import decoding_page, figure
-    from limen.lab.evidence import read
-
-    evidence = read(out / "decoding.json")
-    assert evidence is not None
-    page = decoding_page(evidence)
-    (out / "decoding.md").write_text(page, encoding="utf-8")
-    figure(evidence, out, "decoding")
-    return page
 
 
 # What the rules are made of: pass@k by problem at a setting, of the base and of a method's seeds.

@@ -7,7 +7,7 @@ A study's folder (`demo.json`, `methods.json`, … beside its run folders) is re
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -130,6 +130,24 @@ def read(file: Path) -> Evidence | None:
     if kind == "dynamics" and "trends" not in doc:
         kind = "between"
     return None if kind is None else Evidence(kind, digest(kind, doc, file.parent), file)
+
+
+def publish(
+    out: Path,
+    kind: str,
+    doc: Mapping[str, Any],
+    page_of: Callable[[Evidence], str],
+    figure: Callable[[Evidence, Path, str], Any],
+) -> str:
+    """Write what a study found: KIND.json, KIND.md and its figure in `out`, made from what the JSON says. Returns the
+    page."""
+    write_json(out / f"{kind}.json", doc)
+    evidence = read(out / f"{kind}.json")
+    assert evidence is not None
+    page = page_of(evidence)
+    (out / f"{kind}.md").write_text(page, encoding="utf-8")
+    figure(evidence, out, kind)
+    return page
 
 
 def write_digest(one: Evidence, folder: Path) -> Path:

@@ -14,6 +14,7 @@ from limen.errors import DataError
 from limen.lab.frontier import BUDGETS, Finished, read_all
 from limen.lab.frontier_arms import ARMS, EXPLORE
 from limen.lab.frontier_rule import REACHED, WITHIN, Prize, n_max, pooled, prize
+from limen.provenance import machine_of
 from limen.store.writer import write_json
 
 if TYPE_CHECKING:
@@ -150,9 +151,7 @@ def frontier_page(draws: Sequence[CountTable], runs: Sequence[Finished], found: 
 
 
 def _hardware(made: Sequence[Any]) -> str:
-    found = [p.get("hardware") or {} for p in made]
-    words = {str((h.get("gpus") or [h.get("processor")])[0]) for h in found}
-    return ", ".join(sorted(words - {"None", ""})) or "unknown hardware"
+    return ", ".join(sorted({machine_of(p) for p in made} - {""})) or "unknown hardware"
 
 
 def _table(part: Sequence[Row], k: int) -> list[str]:

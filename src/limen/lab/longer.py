@@ -11,19 +11,16 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from limen.errors import ConfigError, DataError
 from limen.lab.frontier_arms import ARMS as FRONTIER
 from limen.lab.policies import Study, sample_policy, train_policy
 from limen.lab.slices import SMALL, counts_json, counts_table, in_slice, pack, small_file
-from limen.provenance import provenance
+from limen.provenance import machine_of, provenance
 from limen.store.writer import write_json
-
-if TYPE_CHECKING:
-    from limen.lab.evidence import Evidence
 
 ARMS = ("grpo", "self", "nll-1")
 """Arms of `limen lab frontier`."""
@@ -145,7 +142,7 @@ def read_small(out: Path) -> dict[str, Any]:
             raise DataError(f"{file} is of the study {d['study']}, the base of {first['study']}: one folder each")
         table = counts_table(d.get("arm", "control"), d["counts"])
         commits.add(str(d["provenance"].get("commit"))[:7])
-        where.add(_hardware(d["provenance"]))
+        where.add(machine_of(d["provenance"]))
         row = {"method": d.get("arm", "control"), "seed": int(d.get("seed", 0)), "step": int(d.get("step", 0))}
         rows.append({**row, "comparison": compare(base, table, draws=0).to_json()})
     if not any(r["step"] for r in rows):
@@ -157,32 +154,14 @@ def read_small(out: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _hardware(made: Mapping[str, Any]) -> str:
-    found = made.get("hardware") or {}
-    return str((found.get("gpus") or [found.get("processor")])[0])
-
-
 def write_page(out: Path) -> str:
     """longer.md, .json, .png, .svg and .csv from the small files in `out`. Returns the page; while nothing but the base
     is sampled, one line."""
-    from limen.lab.evidence import read
+    from limen.lab.evidence import publish
     from limen.lab.longer_page import figure, longer_page
 
     try:
         doc = read_small(out)
     except DataError as error:
         return f"{error}\n"
-    write_json(out / "longer.json", doc)
-    evidence = read(out / "longer.json")
-    assert evidence is not None
-    page = longer_page(evidence)
-    (out / "longer.md").write_text(page, encoding="utf-8")
-    figure(evidence, out, "longer")
-    return page
-
-
-def draw(evidence: Evidence, out: Path) -> list[Path]:
-    """The figure alone, from a digest."""
-    from limen.lab.longer_page import figure
-
-    return figure(evidence, out, "limen-figure1")
+    return publish(out, "longer", doc, longer_page, figure)

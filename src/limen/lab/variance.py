@@ -30,7 +30,6 @@ from limen.lab.demo import RECIPE
 from limen.lab.methods import METHODS
 from limen.lab.policies import Study, in_processes, sample_policy, train_policy
 from limen.provenance import provenance
-from limen.store.writer import write_json
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -63,7 +62,7 @@ def _sample(study: Study, out: Path, model: str, policy: str, step: int) -> None
 
 def run_variance(study: Study, seeds: Sequence[int], jobs: int = 1) -> str:
     """All arms and seeds. Returns the page; writes variance.md, .json, .png, .svg, .csv."""
-    from limen.lab.evidence import read
+    from limen.lab.evidence import publish
     from limen.lab.variance_page import figure, variance_page
 
     _sample(study, study.out / "base", study.base, "base", 0)
@@ -83,13 +82,8 @@ def run_variance(study: Study, seeds: Sequence[int], jobs: int = 1) -> str:
             model = study.out / f"seed-{seed}" / f"train-{arm}" / f"checkpoint-{step}"
             found = look(study.out / f"seed-{seed}" / f"{arm}-step-{step}", str(model), arm, study.device)
             rows.append({"method": arm, "seed": seed, "step": step, **found})
-    write_json(study.out / "variance.json", {"provenance": provenance(), "steps": study.steps, "points": rows})
-    evidence = read(study.out / "variance.json")
-    assert evidence is not None
-    page = variance_page(evidence)
-    (study.out / "variance.md").write_text(page, encoding="utf-8")
-    figure(evidence, study.out, "variance")
-    return page
+    doc = {"provenance": provenance(), "steps": study.steps, "points": rows}
+    return publish(study.out, "variance", doc, variance_page, figure)
 
 
 def look(run: Path, model: str, arm: str, device: str | None) -> dict[str, float | None]:
