@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from limen.errors import ConfigError
 from limen.lab.tiny_base import CHARACTERS, EOS, PAD, BaseRecipe, encode, make_tokenizer, noisy_batch, train_base
 from limen.problems.arithmetic import FAMILIES, arithmetic_problems
 
@@ -59,3 +60,22 @@ def test_the_shipped_base_is_small_and_says_how_it_was_made():
     assert info["recipe"]["steps"] == 1500
     assert (SHIPPED / "model.safetensors").stat().st_size <= 4_000_000
     assert "train-base" in info["provenance"]["command"]
+
+
+def test_a_base_of_another_width_is_trained_alike(tmp_path):
+    from typer.testing import CliRunner
+
+    import limen.cli as cli
+
+    cli._register()
+    out = tmp_path / "wide"
+    done = CliRunner().invoke(cli.app, ["lab", "train-base", "--width", "48", "--steps", "1", "--out", str(out)])
+    assert done.exit_code == 0, done.output
+    assert "84,096 parameters" in done.output  # a quarter of the tiny base's, by the size of its matrices
+    assert (out / "recipe.json").exists()
+
+
+@pytest.mark.parametrize("width", [20, 8, -8])
+def test_a_width_that_heads_cannot_share_is_refused(width):
+    with pytest.raises(ConfigError, match=f"width {width}: expected a multiple of 8"):
+        BaseRecipe.of_width(width)

@@ -35,17 +35,21 @@ def train_base(
     seed: Annotated[int, typer.Option(help="Seed of initialisation, data order and label noise.")] = 0,
     steps: Annotated[int, typer.Option(min=1, help="Batches of 256.")] = 1500,
     forms: Annotated[int, typer.Option(min=1, max=2, help="2: the base that answers in code or in language.")] = 1,
+    width: Annotated[int, typer.Option(help="Width of the hidden states; a multiple of 8. Not with --forms 2.")] = 96,
 ) -> None:
-    """Train a tiny base model (334,000 parameters) from a seed: a few minutes on one or two cores."""
+    """Train a tiny base model (334,000 parameters at width 96) from a seed: a few minutes on one or two cores."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from limen.errors import StoreError
+    from limen.errors import ConfigError, StoreError
     from limen.lab.tiny_base import BaseRecipe
     from limen.lab.tiny_base import train_base as run
     from limen.lab.tiny_modes import ModesRecipe, train_modes_base
 
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise StoreError(f"{out} is there and not an empty folder: choose another --out")
+    if forms == 2 and width != BaseRecipe.width:
+        raise ConfigError(f"--width {width} with --forms 2: that base has width {BaseRecipe.width} only")
+    recipe = BaseRecipe.of_width(width, seed=seed, steps=steps)
     columns = (TextColumn("training the base"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, TextColumn("loss {task.fields[loss]:.3f}")) as bar:
         task = bar.add_task("train", total=steps, loss=float("nan"))
@@ -56,7 +60,7 @@ def train_base(
         if forms == 2:
             info = train_modes_base(out, ModesRecipe(seed=seed, steps=steps), show)
         else:
-            info = run(out, BaseRecipe(seed=seed, steps=steps), show)
+            info = run(out, recipe, show)
     print(f"{info['parameters']:,} parameters, loss {info['final_loss']:.3f}, {info['seconds']} s: {out}")
 
 

@@ -59,8 +59,7 @@ def train_width(study: Study, width: int) -> None:
 
     folder = study.out / f"model-width-{width}"
     if not (folder / "recipe.json").exists():
-        recipe = BaseRecipe(width=width, feed_forward=width * 8 // 3)
-        train_base(folder, recipe, device=study.device or "cpu")
+        train_base(folder, BaseRecipe.of_width(width), device=study.device or "cpu")
 
 
 def prepare(study: Study, kind: str) -> None:

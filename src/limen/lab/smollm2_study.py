@@ -31,7 +31,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "w_reinforce": {"name": "w_reinforce"},
 }
 PROBE_N, PROBE_TEMPERATURE = 4, 0.9
-PARTS = 8
+PARTS = 4
 """A step's responses are learnt from in so many parts: activations of all 512 at once take 45 GiB, and several runs
 share a GPU. The gradient is that of the whole."""
 ROWS = 1024

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from limen.errors import ConfigError
 from limen.problems.arithmetic import ANSWER_LENGTH, FAMILIES, PROMPT_LENGTH, TRAIN_SHARES, arithmetic_problems
 from limen.provenance import provenance
 from limen.store.writer import write_json
@@ -46,6 +47,13 @@ class BaseRecipe:
     layers: int = 3
     heads: int = 4
     feed_forward: int = 256
+
+    @classmethod
+    def of_width(cls, width: int, **more: Any) -> BaseRecipe:
+        """The recipe at another width, with a feed-forward part in proportion. Raises `ConfigError`."""
+        if width < 16 or width % (2 * cls.heads):
+            raise ConfigError(f"width {width}: expected a multiple of {2 * cls.heads} from 16 up, as 48, 96 or 192")
+        return cls(width=width, feed_forward=width * 8 // 3, **more)
 
 
 def make_tokenizer(words: tuple[str, ...] = ()) -> PreTrainedTokenizerFast:
