@@ -30,6 +30,7 @@ class SamplingParams:
     detokenize: bool = True
     output_kind: object = None
     extra_args: dict | None = None
+    skip_clone: bool = False
 
 
 class RequestOutputKind(Enum):

@@ -29,6 +29,11 @@ def subject(monkeypatch):
     )
 
 
+def told(engine, params, seed):
+    """What vLLM is told of one request."""
+    return engine._own(engine._shared(params), params, seed)
+
+
 @pytest.mark.parametrize("check", suite.CHECKS, ids=lambda c: c.__name__)
 def test_conformance(subject, check):
     check(subject)
@@ -132,15 +137,24 @@ def test_vllm_s_own_seeds(subject):
     from limen.engines.vllm import VLLMEngine
 
     engine = VLLMEngine(subject.engine.llm, subject.tokenizer, (exact.EOS,), draws="vllm")
-    given = engine._params(SamplingParams(0.7, 0.9, 5, 9), 2**63 + 5)
+    given = told(engine, SamplingParams(0.7, 0.9, 5, 9), 2**63 + 5)
     assert (given.temperature, given.top_p, given.top_k, given.seed) == (0.7, 0.9, 5, 5)
     assert given.extra_args is None
     with pytest.raises(ModelError, match="expected one of"):
         VLLMEngine(subject.engine.llm, subject.tokenizer, (), draws="dice")
 
 
+def test_requests_share_what_is_common_and_nothing_of_their_own(subject):
+    params = SamplingParams(0.7, 0.9, 5, 9)
+    shared = subject.engine._shared(params)
+    first, second = (subject.engine._own(shared, params, seed) for seed in (1, 2))
+    assert [x.extra_args["limen"][0] for x in (first, second)] == [1, 2]
+    assert shared.extra_args is None
+    assert shared.skip_clone  # vLLM would copy each in depth again
+
+
 def test_every_option_is_said(subject):
-    given = subject.engine._params(SamplingParams(0.7, 0.9, 5, 9, ("b",)), 11)
+    given = told(subject.engine, SamplingParams(0.7, 0.9, 5, 9, ("b",)), 11)
     assert given.extra_args == {"limen": [11, 0.7, 0.9, 5]}
     assert (given.temperature, given.top_p, given.top_k, given.seed) == (0.0, 1.0, 0, None)
     assert (given.max_tokens, given.stop, given.stop_token_ids, given.logprobs) == (9, ["b"], [exact.EOS], 0)

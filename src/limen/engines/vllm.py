@@ -6,6 +6,7 @@ prefix cache serves all samples of a problem; finished responses are yielded as 
 
 from __future__ import annotations
 
+import copy
 import logging
 import os
 from collections.abc import Iterator, Sequence
@@ -25,6 +26,8 @@ log = logging.getLogger(__name__)
 
 DRAW = "limen.engines.vllm_draw:SeededDraw"
 WORKER = "limen.engines.vllm_draw.DrawWorker"
+KEY = "limen"
+"""Key in vLLM's `extra_args`: [seed, temperature, top_p, top_k]."""
 AHEAD = 4
 """Requests that wait in vLLM, as a multiple of those that run: enough to keep it busy, and bounded in memory."""
 GPU_MEMORY = 0.9
@@ -102,6 +105,7 @@ class VLLMEngine:
     def _sample(self, requests: list[SampleRequest], params: SamplingParams) -> Iterator[Sample]:
         engine = self.llm.llm_engine
         stops = StopStrings(self.tokenizer, (), 0)
+        shared = self._shared(params)
         jobs = iter([(r, i) for r in requests for i in range(len(r.sample_indices))])
         going: dict[str, tuple[SampleRequest, int]] = {}
         try:
@@ -110,7 +114,7 @@ class VLLMEngine:
                     request, i = job
                     name = self._name()
                     going[name] = job
-                    given = self._params(params, request.seeds[i])
+                    given = self._own(shared, params, request.seeds[i])
                     engine.add_request(name, self._prompt(request.prompt.token_ids), given)
                 if not going:
                     return
@@ -129,8 +133,11 @@ class VLLMEngine:
     def _prompt(self, ids: Sequence[int]) -> dict[str, Any]:
         return {"type": "token", "prompt_token_ids": list(ids)}
 
-    def _params(self, params: SamplingParams, seed: int) -> Any:
-        """What vLLM is told. Every option is said: a model's own defaults must not come in."""
+    def _shared(self, params: SamplingParams) -> Any:
+        """What vLLM is told of all requests. Every option is said: a model's own defaults must not come in.
+
+        Made once: checking the options of each request, and copying them in depth, would take longer than a step of a
+        small model for every few requests."""
         from vllm import SamplingParams as Theirs
         from vllm.sampling_params import RequestOutputKind
 
@@ -142,15 +149,23 @@ class VLLMEngine:
             top_k=0 if own else params.top_k,
             min_p=0.0,
             repetition_penalty=1.0,
-            seed=None if own else seed % 2**63,
             max_tokens=params.max_tokens,
             stop=list(params.stop) or None,
             stop_token_ids=list(self.eos_ids),
             logprobs=0 if self.logprobs else None,
             detokenize=bool(params.stop),
             output_kind=RequestOutputKind.FINAL_ONLY,
-            extra_args={"limen": [seed, params.temperature, params.top_p, params.top_k]} if own else None,
+            skip_clone=True,
         )
+
+    def _own(self, shared: Any, params: SamplingParams, seed: int) -> Any:
+        """`shared` with what one request has for itself: its seed."""
+        given = copy.copy(shared)
+        if self.draws == "limen":
+            given.extra_args = {KEY: [seed, params.temperature, params.top_p, params.top_k]}
+        else:
+            given.seed = seed % 2**63
+        return given
 
     def _read(
         self, request: SampleRequest, i: int, output: Any, ids: list[int], text: str, params: SamplingParams

@@ -18,13 +18,11 @@ from vllm.v1.sample.logits_processor.builtin import process_dict_updates
 
 from limen.engines.draw import draw
 from limen.engines.slot_draw import draw_static, uniforms_on
+from limen.engines.vllm import KEY
 from limen.types import SamplingParams
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-KEY = "limen"
-"""Key in vLLM's `extra_args`: [seed, temperature, top_p, top_k]."""
 
 Entry = tuple[int, tuple[float, float, int], "Sequence[int]"]
 
