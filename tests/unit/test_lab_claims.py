@@ -443,3 +443,11 @@ def test_problems_with_fewer_judged_samples_keep_their_own_n():
     (run,) = Evidence("demo", doc, Path("demo.digest.json")).runs()
     assert (run.trained.n_P.tolist(), run.trained.c_P.tolist()) == ([8, 7], [8, 7])
     assert run.base.n_P.tolist() == [8, 8]
+
+
+def test_the_plain_study_decides_in_whatever_order_digests_are_given():
+    files = sorted((Path(__file__).resolve().parents[2] / "docs" / "results").glob("*.digest.json"))
+    assert {"methods.digest.json", "methods-gentle.digest.json"} <= {f.name for f in files}
+    one, other = load(files), load(files[::-1])
+    assert [e.path.name for e in one["methods"]] == ["methods.digest.json", "methods-gentle.digest.json"]
+    assert {k: [e.path for e in v] for k, v in one.items()} == {k: [e.path for e in v] for k, v in other.items()}

@@ -92,7 +92,8 @@ class Evidence:
 
 
 def load(paths: Iterable[Path | str]) -> dict[str, list[Evidence]]:
-    """Studies by kind. Each path is a study's folder, a folder of such folders or of digests, or one JSON file.
+    """Studies by kind. Each path is a study's folder, a folder of such folders or of digests, or one JSON file. The
+    plain study of a kind comes before its variants, in whatever order they are given: the first decides.
 
     Raises `DataError` for a path that is not there; what is no study is passed over.
     """
@@ -104,7 +105,9 @@ def load(paths: Iterable[Path | str]) -> dict[str, list[Evidence]]:
             one = read(file)
             if one is not None:
                 found.setdefault(one.kind, []).append(one)
-    return found
+    return {
+        kind: sorted(studies, key=lambda e: (len(digest_name(e)), digest_name(e))) for kind, studies in found.items()
+    }
 
 
 def _candidates(folder: Path) -> list[Path]:
@@ -112,7 +115,7 @@ def _candidates(folder: Path) -> list[Path]:
     for pattern in ("*.json", "*/*.json"):
         found = [f for f in folder.glob(pattern) if f.name in names or f.name.endswith(".digest.json")]
         if found:
-            return sorted(found, key=lambda f: (len(f.name), str(f)))  # the plain recipe before its variants
+            return sorted(found)
     return []
 
 
@@ -151,7 +154,15 @@ def publish(
 
 
 def write_digest(one: Evidence, folder: Path) -> Path:
-    """`KIND.digest.json` (or, of a study that is no demo's size apart, `KIND-RECIPE.digest.json`) in `folder`.
+    """`digest_name(one)`.digest.json in `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"{digest_name(one)}.digest.json"
+    write_json(file, one.doc)
+    return file
+
+
+def digest_name(one: Evidence) -> str:
+    """`KIND`, or of a study whose step size is not the demo's `KIND-RECIPE`.
 
     Two more names, so that no study overwrites another that rows compare it with: verifier errors that are all drawn
     for each sample, and the dynamics of another base than `tiny`.
@@ -160,11 +171,7 @@ def write_digest(one: Evidence, folder: Path) -> Path:
     name = one.kind if recipe in (None, "demo") or one.kind == "modes" else f"{one.kind}-{recipe}"
     name += "-per-sample" if one.kind == "noise" and _per_sample(one.doc) else ""
     base = str(one.doc.get("base", "tiny")) if one.kind == "dynamics" else "tiny"
-    name += "" if base == "tiny" else f"-{base}"
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / f"{name}.digest.json"
-    write_json(file, one.doc)
-    return file
+    return name + ("" if base == "tiny" else f"-{base}")
 
 
 def _per_sample(doc: Mapping[str, Any]) -> bool:
