@@ -7,7 +7,6 @@ finished run stands in a small file beside it, so the study fits into slices of 
 from __future__ import annotations
 
 import json
-import math
 import shutil
 import sys
 import time
@@ -31,9 +30,6 @@ METHODS: dict[str, dict[str, Any]] = {
     "w_reinforce": {"name": "w_reinforce"},
 }
 PROBE_N, PROBE_TEMPERATURE = 4, 0.9
-PARTS = 4
-"""A step's responses are learnt from in so many parts: activations of all 512 at once take 45 GiB, and several runs
-share a GPU. The gradient is that of the whole."""
 ROWS = 1024
 """Responses decoded at a time on a GPU: the memory is shared with runs that still train."""
 SAVE = 50
@@ -150,7 +146,7 @@ def run_one(s: SmolStudy, method: str, seed: int) -> None:
         "problems": str(s.file("train")), "limit": s.train_limit, "template": "plain", "stop": STOP,
         "max_new_tokens": MAX_TOKENS,
         "optimiser": {"lr": 1e-5, "betas": (0.9, 0.99)}, "prompts_per_step": s.prompts, "group_size": s.group,
-        "accumulation": math.gcd(s.prompts * s.group, PARTS),
+        "share_prompts": True,
         "precision": "float32" if s.study.device == "cpu" else "bf16", "save_steps": min(SAVE, s.study.steps),
         "record_rollouts": False, "probe": {"run": str(s.out / "probe"), "every": s.every},
         **algorithm(method, s.study.steps),

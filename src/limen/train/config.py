@@ -24,7 +24,9 @@ class SELFConfig(GRPOConfig):  # type: ignore[misc]
     verdicts, metrics and base responses are stored (default: `limen/` in `output_dir`); `record_rollouts` false
     keeps only the metrics. `grad_ratio_steps`: optimizer steps between two measurements of ‖g_KL‖/‖g_RL‖ (each costs
     one backward pass of the KL term; 0: never). `token_budget`: training ends after the step that brings the generated
-    tokens (groups, screening, stored base responses) to this number.
+    tokens (groups, screening, stored base responses) to this number. `share_prompts`: when learning, run each prompt
+    of a micro-batch once for all its responses (`limen.train.shared_prompts`): faster, and with less memory, where
+    prompts are long and responses short. One process, no gradient checkpointing; the same gradient up to rounding.
     """
 
     algorithm: str = "self"
@@ -61,6 +63,7 @@ class SELFConfig(GRPOConfig):  # type: ignore[misc]
     record_rollouts: bool = field(default=True, metadata={"help": "Store every training rollout with its verdict."})
     grad_ratio_steps: int = field(default=10, metadata={"help": "Steps between measurements of the gradient ratio."})
     token_budget: int | None = field(default=None, metadata={"help": "End once so many tokens are generated."})
+    share_prompts: bool = field(default=False, metadata={"help": "Run each prompt once for all its responses."})
     stop_strings: list[str] | None = field(default=None, metadata={"help": "A response ends where one of them does."})
 
     def __post_init__(self) -> None:

@@ -275,7 +275,7 @@ def make_config(settings: TrainSettings, loaded: Any, folder: Path) -> Any:
         **a.config_fields(),
         "output_dir": str(folder), "run_dir": str(folder), "run_name_in_store": s.policy, "run_name": s.policy,
         "base_responses": s.base_responses, "base_n": s.base_n, "record_rollouts": s.record_rollouts,
-        "grad_ratio_steps": s.grad_ratio_steps, "token_budget": s.token_budget,
+        "grad_ratio_steps": s.grad_ratio_steps, "token_budget": s.token_budget, "share_prompts": s.share_prompts,
         "stop_strings": _stop(s, loaded.tokenizer),
         "per_device_train_batch_size": rows // (s.accumulation * world),
         "gradient_accumulation_steps": s.accumulation, "steps_per_generation": s.accumulation,

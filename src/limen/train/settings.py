@@ -131,6 +131,8 @@ class TrainSettings(Settings):
     group_size: Annotated[int, Field(ge=2)] = 8
     accumulation: Count = 1
     """Micro-batches that a step's responses are cut into."""
+    share_prompts: bool = False
+    """When learning, run each prompt of a micro-batch once for all its responses: for long prompts, short responses."""
     iterations: Count = 1
     """Optimizer steps on the same responses."""
     max_new_tokens: Count = 512

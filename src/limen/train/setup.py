@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import shutil
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,10 @@ from limen.train.callbacks import REFERENCE_FILE, STATE_FILE
 from limen.train.config import SELFConfig
 from limen.train.recorder import Recorder, forget_after
 from limen.train.rewards import VerifierReward, completion_text, cut_at_stop, guarded
+from limen.train.shared_prompts import SharedPrompts
 from limen.types import Problem, SamplingParams, Verdict, content_hash
+
+log = logging.getLogger(__name__)
 
 
 def checked_args(args: Any, model: Any) -> SELFConfig:
@@ -94,6 +98,20 @@ def check_trainer(t: Any) -> None:
     t._prepare_seconds, t._batch_trains = 0.0, False
     t._prompt_cache = {}
     _check_lengths(t)
+    if args.share_prompts:
+        t.shared_prompts = _shared_prompts(t)
+
+
+def _shared_prompts(t: Any) -> SharedPrompts:
+    """Raises `ConfigError` where a training cannot share prompts whatever its model is."""
+    several = t.accelerator.num_processes > 1 or t.is_fsdp_enabled or t.is_deepspeed_enabled
+    if several or t.args.gradient_checkpointing:
+        why = "several processes, FSDP or DeepSpeed" if several else "gradient_checkpointing"
+        raise ConfigError(f"share_prompts is not supported with {why}: switch one of them off")
+    shared = SharedPrompts(t.accelerator.unwrap_model(t.model), t.temperature, t.accelerator.autocast)
+    if shared.reason:
+        log.warning("share_prompts: not with this model: %s", shared.reason)
+    return shared
 
 
 def _ever(args: SELFConfig, key: str) -> bool:

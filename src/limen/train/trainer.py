@@ -21,6 +21,7 @@ from limen.train import extra_losses, generation, setup
 from limen.train.algorithms.compose import Algorithm, token_advantages
 from limen.train.callbacks import SELFCallback
 from limen.train.rewards import VerifierReward
+from limen.train.shared_prompts import SharedPrompts, shared_logprobs
 
 
 class SELFTrainer(GRPOTrainer):  # type: ignore[misc]
@@ -63,6 +64,7 @@ class SELFTrainer(GRPOTrainer):  # type: ignore[misc]
         self._captured: dict[str, Any] | None = None
         self._kl_gradient: list[Tensor] | None = None
         self._window_trains = False
+        self.shared_prompts: SharedPrompts | None = None
         super().__init__(model=model, reward_funcs=functions, args=args, train_dataset=train_dataset, **kwargs)
         self.eos_ids = setup.eos_ids(self)
         self.pad_id = setup.pad_id(self)
@@ -103,11 +105,12 @@ class SELFTrainer(GRPOTrainer):  # type: ignore[misc]
         return rewards
 
     def _tokenize_prompts(self, prompts: Any) -> Any:
-        out = super()._tokenize_prompts(prompts)
-        if not self.known_prompt_ids:
-            return out
-        ids = [self.known_prompt_ids.get(p, own) if isinstance(p, str) else own for p, own in zip(prompts, out[0])]
-        return (ids, *out[1:])
+        if not all(isinstance(p, str) for p in prompts):
+            return super()._tokenize_prompts(prompts)
+        distinct = list(dict.fromkeys(prompts))  # a group's prompt is the same G times
+        ids, *rest = super()._tokenize_prompts(distinct)  # of texts TRL gives nothing else that belongs to one prompt
+        found = {p: self.known_prompt_ids.get(p, own) for p, own in zip(distinct, ids, strict=True)}
+        return ([found[p] for p in prompts], *rest)
 
     def _generate_single_turn(self, *args: Any, **kwargs: Any) -> Any:
         ids, logprobs, *rest = super()._generate_single_turn(*args, **kwargs)
@@ -145,7 +148,11 @@ class SELFTrainer(GRPOTrainer):  # type: ignore[misc]
         return loss  # type: ignore[no-any-return]
 
     def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
-        out = super()._get_per_token_logps_and_entropies(*args, **kwargs)
+        out = None
+        if self.shared_prompts is not None:
+            out = shared_logprobs(self, super()._get_per_token_logps_and_entropies, args, kwargs)
+        if out is None:
+            out = super()._get_per_token_logps_and_entropies(*args, **kwargs)
         if self._captured is not None and torch.is_grad_enabled() and "logprobs" not in self._captured:
             self._captured["logprobs"], self._captured["entropies"] = out[0], out[1]
             inputs = self._captured["inputs"]
