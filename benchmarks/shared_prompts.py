@@ -3,8 +3,8 @@
     python benchmarks/shared_prompts.py                                  # a small model on the CPU
     python benchmarks/shared_prompts.py --device cuda --shape smollm2 --prompts 64
 
-Random weights of a shape, `--group` responses of `--new` tokens to each of `--prompts` prompts of `--prompt-tokens`. Both
-ways run in turn; printed are the seconds of each, their ratio, on a GPU the peak of its memory, and how far the
+Random weights of a shape, `--group` responses of `--new` tokens to each of `--prompts` prompts of `--prompt-tokens`.
+Both ways run in turn; printed are the seconds of each, their ratio, on a GPU the peak of its memory, and how far the
 gradients lie apart. The peer is `GRPOTrainer._get_per_token_logps_and_entropies` of the installed TRL.
 """
 
