@@ -127,8 +127,7 @@ def _estimates(
         f", {_gib(m.copies)} other copies of the weights; activations of {m.rows} rows {_gib(m.policy)}{of_kl}, logits"
         f" at most {_gib(m.logits)}; in the place of these key-value cache {_gib(m.cache)} while generating",
         "               PyTorch keeps freed blocks, so the process can hold half as much again; accumulation "
-        f"(now {settings.accumulation}) divides activations and logits, and leaves the gradient as it is"
-        + ("; share_prompts takes less, which is not counted here" if settings.share_prompts else ""),
+        f"(now {settings.accumulation}) divides activations and logits, and leaves the gradient as it is",
         f"  step         at most {tokens} sampled tokens, {screen} screened, {kl_rows * settings.max_new_tokens} in "
         f"the KL term; {flops / 1e12:.3g} TFLOP",
         f"  run          {settings.steps} steps, {flops * settings.steps / 1e15:.3g} PFLOP, to be divided by what your "

@@ -58,7 +58,8 @@ def estimate(
 ) -> Memory:
     """Memory of one process. `lengths`: of all prompts, sorted; `config`: of the text model."""
     s, rows = settings, settings.prompts_per_step * settings.group_size
-    width = batch_width(lengths, s.prompts_per_step) + s.max_new_tokens
+    prompt = batch_width(lengths, s.prompts_per_step)
+    width = prompt + s.max_new_tokens
     micro = rows // s.accumulation
     kl_rows = 0
     if any(x.forward_kl_beta for x in a.states()):
@@ -70,19 +71,43 @@ def estimate(
     copies += 4 if s.probe is not None and s.probe.base else 0
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    cache = rows * width * config.num_hidden_layers * 2 * heads * head * (2 if bf16 else 4)
+    cache: int = rows * width * config.num_hidden_layers * 2 * heads * head * (2 if bf16 else 4)
+    each_token = cache // (rows * width)
     if s.vllm is not None:
         cache = 0  # in vLLM's own share of the GPU
+    logits = (micro + kl_rows) * (s.max_new_tokens + 1) * config.vocab_size * 4
+
+    def term(count: int) -> int:
+        tokens = shared_tokens(s, count, prompt) if s.share_prompts and count else None
+        if tokens is None:
+            return activations(config, count * width, bf16, s.gradient_checkpointing)
+        return activations(config, tokens, bf16) + count * width * each_token
+
+    if s.share_prompts and shared_tokens(s, micro, prompt) is not None:
+        from limen.train.shared_prompts import LOGIT_BYTES
+
+        logits = min(logits, 4 * LOGIT_BYTES)
     return Memory(
         states=parameters * (4 if s.lora else 16),
         copies=parameters * copies,
-        policy=activations(config, micro * width, bf16, s.gradient_checkpointing),
-        kl=activations(config, kl_rows * width, bf16, s.gradient_checkpointing),
-        logits=(micro + kl_rows) * (s.max_new_tokens + 1) * config.vocab_size * 4,
+        policy=term(micro),
+        kl=term(kl_rows),
+        logits=logits,
         cache=cache,
         rows=micro,
         kl_rows=kl_rows,
     )
+
+
+def shared_tokens(s: TrainSettings, count: int, prompt: int) -> int | None:
+    """Tokens that a micro-batch of `count` rows runs where prompts are shared: of distinct prompts, as many as chance
+    puts into one of the `accumulation` parts, and of all responses. None where sharing them is not worth it."""
+    from limen.train.shared_prompts import WORTH
+
+    group = count * s.accumulation / s.prompts_per_step
+    distinct = min(count, round(s.prompts_per_step * (1 - (1 - 1 / s.accumulation) ** group)))
+    tokens = distinct * prompt + count * s.max_new_tokens
+    return tokens if tokens <= WORTH * count * (prompt + s.max_new_tokens) else None
 
 
 def batch_width(lengths: Sequence[int], prompts: int) -> int:
