@@ -107,25 +107,52 @@ def few_shot(n=64):
     return [{**r, "prompt": LONG.replace(" ", "*") + r["prompt"]} for r in helpers.rows(n)]
 
 
-@pytest.mark.parametrize("algorithm", ["grpo", "self"])
+@pytest.mark.parametrize("algorithm", ["grpo", "self", "lora"])
 def test_a_training_ends_at_the_same_weights(tmp_path, algorithm):
     def weights(share):
-        t = helpers.trainer(tmp_path / str(share), data=few_shot(), algorithm=algorithm, share_prompts=share,
-                            max_steps=2, learning_rate=1e-2)  # fmt: skip
-        seen = []
+        more = {}
+        if algorithm == "lora":
+            torch.manual_seed(0)
+            peft = pytest.importorskip("peft")
+            more["peft_config"] = peft.LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM")
+        name = "grpo" if more else algorithm
+        t = helpers.trainer(tmp_path / str(share), data=few_shot(), algorithm=name, share_prompts=share,
+                            max_steps=2, learning_rate=1e-2, **more)  # fmt: skip
+        caches = []
+        start, seen = [p.detach().clone() for p in t.model.parameters()], []
         if share:
-            run, there = t.shared_prompts, t.shared_prompts.runner.hidden
+            there, original = t.shared_prompts.runner.hidden, t.model.generate
             t.shared_prompts.runner.hidden = lambda *a: (seen.append(a[0].shape), there(*a))[1]
-            assert run is not None
+            prefill = t.shared_prompts.prefill
+            t.shared_prompts.prefill = lambda *a: (caches.append(prefill(*a)), caches[-1])[1]
         t.train()
-        return [p.detach().clone() for p in t.model.parameters()], seen
+        if share:
+            assert caches, "generate was given no prompts that had been run"
+            assert all(c is not None for c in caches)
+            assert t.model.generate == original
+        return start, [p.detach().clone() for p in t.model.parameters()], seen
 
-    (plainly, _), (shared, seen) = weights(False), weights(True)
+    (start, plainly, _), (_, shared, seen) = weights(False), weights(True)
     assert any(rows < 32 for rows, _ in seen), seen  # distinct prompts alone were run, in a step of 32 rows
-    start = [p.detach() for p in helpers.tiny_model().parameters()]
     for a, b in zip(plainly, shared, strict=True):
         assert torch.allclose(a, b, atol=2e-4), float((a - b).abs().max())
     assert max(float((a - s).abs().max()) for a, s in zip(plainly, start, strict=True)) > 5e-3
+
+
+@pytest.mark.parametrize("greedy", [True, False])
+def test_generate_gives_the_same_tokens_from_prompts_that_were_run_once(greedy):
+    model = helpers.tiny_model(seed=3).eval()
+    ids, mask, keep = batch(groups=3, size=5)
+    ids, mask = ids[:, :-keep], mask[:, :-keep]
+    options = {"max_new_tokens": 6, "do_sample": not greedy, "top_k": 0, "pad_token_id": 0, "eos_token_id": 1}
+    torch.manual_seed(0)
+    want = model.generate(input_ids=ids, attention_mask=mask, **options)
+    cache = SharedPrompts(model, 1.0, contextlib.nullcontext).prefill(ids, mask)
+    assert cache.get_seq_length() == ids.shape[1] - 1
+    torch.manual_seed(0)
+    got = model.generate(input_ids=ids, attention_mask=mask, past_key_values=cache, **options)
+    assert torch.equal(got, want)
+    assert len({tuple(r) for r in want[:, ids.shape[1] :].tolist()}) > 1
 
 
 def test_what_excludes_it_is_named(tmp_path):

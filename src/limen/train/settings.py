@@ -132,7 +132,8 @@ class TrainSettings(Settings):
     accumulation: Count = 1
     """Micro-batches that a step's responses are cut into."""
     share_prompts: bool = False
-    """When learning, run each prompt of a micro-batch once for all its responses: for long prompts, short responses."""
+    """Run each prompt of a micro-batch once for all its responses, sampling and learning: for long prompts, short
+    responses."""
     iterations: Count = 1
     """Optimizer steps on the same responses."""
     max_new_tokens: Count = 512

@@ -3,14 +3,16 @@
 The G responses of a group follow one prompt, and TRL runs prompt and response of every row. Where prompts are long and
 responses short (few-shot prompts, a choice, a number), most of what a step learns from is the same prompt G times. Here
 the distinct prompts of a micro-batch are run once, their keys and values are repeated for their rows, and the gradient
-flows back through both: the same sums in another order, so results differ by rounding alone.
+flows back through both: the same sums in another order, so results differ by rounding alone. `generate` is given the
+prompts' keys and values likewise.
 """
 
 from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -44,14 +46,25 @@ class SharedPrompts:
         prompt = ids_BT.shape[1] - keep
         if self.reason or prompt < 1 or not self._plain(ids_BT[0]):
             return None
-        named_BP = ids_BT[:, :prompt].masked_fill(mask_BT[:, :prompt] == 0, -1)
-        unique_UP, row_B = named_BP.unique(dim=0, return_inverse=True)
-        if unique_UP.numel() + keep * len(ids_BT) > WORTH * ids_BT.numel():
+        ids_UP, mask_UP, row_B = _distinct(ids_BT[:, :prompt], mask_BT[:, :prompt])
+        if ids_UP.numel() + keep * len(ids_BT) > WORTH * ids_BT.numel():
             return None
-        real_UP = unique_UP >= 0
         with self.autocast():
-            hidden_BTH = self._hidden(unique_UP.clamp(min=0), real_UP.long(), row_B, ids_BT[:, prompt:], mask_BT)
+            hidden_BTH = self._hidden(ids_UP, mask_UP, row_B, ids_BT[:, prompt:], mask_BT)
             return self._read(hidden_BTH, ids_BT[:, prompt:], entropies)
+
+    def prefill(self, ids_BP: Tensor, mask_BP: Tensor) -> DynamicCache | None:
+        """For `generate`: keys and values of all prompt tokens but the last, each distinct prompt run once. None where
+        that is not worth it. Positions count from each prompt's first token, as `generate` counts them."""
+        if self.reason or ids_BP.shape[1] < 2:
+            return None
+        ids_UP, mask_UP, row_B = _distinct(ids_BP, mask_BP)
+        if len(ids_UP) > WORTH * len(ids_BP):
+            return None
+        cache, mask_UT = self._cache(), mask_UP[:, :-1]
+        with torch.no_grad(), self.autocast():
+            self.runner.hidden(ids_UP[:, :-1], mask_UT, (mask_UT.cumsum(1) - 1).clamp(min=0), cache)
+        return self._rows(cache, row_B)
 
     def _plain(self, ids_T: Tensor) -> bool:
         """Once: whether logits are the output layer of the hidden states and nothing else."""
@@ -68,15 +81,22 @@ class SharedPrompts:
 
     def _hidden(self, ids_UP: Tensor, mask_UP: Tensor, row_B: Tensor, response_BT: Tensor, mask_BT: Tensor) -> Tensor:
         """States (B, T, H) from which each response token is predicted."""
-        cache = DynamicCache(config=self.runner.model.config)
+        cache = self._cache()
         last_BH = self.runner.hidden(ids_UP, mask_UP, None, cache)[:, -1].index_select(0, row_B)
         if response_BT.shape[1] == 1:
             return last_BH[:, None]
-        own = DynamicCache(config=self.runner.model.config)
+        rest_BTH = self.runner.hidden(response_BT[:, :-1], mask_BT[:, :-1], None, self._rows(cache, row_B))
+        return torch.cat([last_BH[:, None], rest_BTH], 1)
+
+    def _cache(self) -> DynamicCache:
+        return DynamicCache(config=self.runner.model.config)
+
+    def _rows(self, cache: DynamicCache, row_B: Tensor) -> DynamicCache:
+        """A cache with rows `row_B` of this one; gradients flow back."""
+        own = self._cache()
         for i, layer in enumerate(cache.layers):
             own.update(layer.keys.index_select(0, row_B), layer.values.index_select(0, row_B), i)
-        rest_BTH = self.runner.hidden(response_BT[:, :-1], mask_BT[:, :-1], None, own)
-        return torch.cat([last_BH[:, None], rest_BTH], 1)
+        return own
 
     def _read(self, hidden_BTH: Tensor, response_BT: Tensor, entropies: bool) -> LogProbs:
         """Log-probabilities and, without a gradient, entropies; logits live for one chunk of tokens at a time."""
@@ -112,6 +132,35 @@ def shared_logprobs(t: Any, theirs: Callable[..., Any], args: tuple[Any, ...], k
     if found is None:
         return None
     return (*found, None) if "compute_aux_loss" in inspect.signature(theirs).parameters else found
+
+
+@contextmanager
+def prompts_run_once(t: Any) -> Iterator[None]:
+    """While the block runs, the policy's `generate` runs every distinct prompt once. The same tokens up to rounding."""
+    shared: SharedPrompts | None = t.shared_prompts
+    if shared is None or shared.reason:
+        yield
+        return
+    policy = t.accelerator.unwrap_model(t.model)
+    theirs = policy.generate
+
+    def generate(**given: Any) -> Any:
+        cache = None
+        if given.keys() <= {"input_ids", "attention_mask", "generation_config", "disable_compile"}:
+            cache = shared.prefill(given["input_ids"], given["attention_mask"])
+        return theirs(**given) if cache is None else theirs(**given, past_key_values=cache)
+
+    policy.generate = generate
+    try:
+        yield
+    finally:
+        del policy.generate
+
+
+def _distinct(ids_BP: Tensor, mask_BP: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Distinct prompts (ids, mask), and which of them each row has; padding is not what the token 0 is."""
+    named_UP, row_B = ids_BP.masked_fill(mask_BP == 0, -1).unique(dim=0, return_inverse=True)
+    return named_UP.clamp(min=0), (named_UP >= 0).long(), row_B
 
 
 def _why_not(runner: Runner) -> str:

@@ -21,7 +21,7 @@ from limen.train import extra_losses, generation, setup
 from limen.train.algorithms.compose import Algorithm, token_advantages
 from limen.train.callbacks import SELFCallback
 from limen.train.rewards import VerifierReward
-from limen.train.shared_prompts import SharedPrompts, shared_logprobs
+from limen.train.shared_prompts import SharedPrompts, prompts_run_once, shared_logprobs
 
 
 class SELFTrainer(GRPOTrainer):  # type: ignore[misc]
@@ -113,7 +113,8 @@ class SELFTrainer(GRPOTrainer):  # type: ignore[misc]
         return ([found[p] for p in prompts], *rest)
 
     def _generate_single_turn(self, *args: Any, **kwargs: Any) -> Any:
-        ids, logprobs, *rest = super()._generate_single_turn(*args, **kwargs)
+        with prompts_run_once(self):
+            ids, logprobs, *rest = super()._generate_single_turn(*args, **kwargs)
         if self.args.stop_strings:
             ids = [self.cut_response(r) for r in ids]
             if logprobs is not None:
