@@ -24,9 +24,10 @@ class SELFConfig(GRPOConfig):  # type: ignore[misc]
     verdicts, metrics and base responses are stored (default: `limen/` in `output_dir`); `record_rollouts` false
     keeps only the metrics. `grad_ratio_steps`: optimizer steps between two measurements of ‖g_KL‖/‖g_RL‖ (each costs
     one backward pass of the KL term; 0: never). `token_budget`: training ends after the step that brings the generated
-    tokens (groups, screening, stored base responses) to this number. `share_prompts`: when sampling and learning, run each prompt
-    of a micro-batch once for all its responses (`limen.train.shared_prompts`): faster, and with less memory, where
-    prompts are long and responses short. One process, no gradient checkpointing; the same gradient up to rounding.
+    tokens (groups, screening, stored base responses) to this number. `share_prompts`: each prompt of a
+    micro-batch is run once for all its responses, sampling and learning (`limen.train.shared_prompts`): faster, and
+    with less memory, where prompts are long and responses short. One process, no gradient checkpointing; the same
+    gradient up to rounding.
     """
 
     algorithm: str = "self"
