@@ -32,6 +32,7 @@ def commands(text):
     lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
     found = [re.sub(r"^\s*(#|\$|>)?\s*", "", line) for line in lines]
     found += [re.sub(r"\s+", " ", span) for part in prose for span in SPAN.findall(part)]
+    found = [one for line in found for one in re.split(r";\s*(?=limen )", line)]
     return [line.removeprefix("limen ") for line in found if line.startswith("limen ")]
 
 
@@ -64,6 +65,7 @@ def test_the_check_sees_what_is_wrong(root):
         "sample --n 2  # so",
         "passk RUN",
     ]
+    assert commands("`limen lab x; limen lab y --z`") == ["lab x", "lab y --z"]
     assert wrong(root, "smaple --n 2") == "no command 'smaple'"
     assert wrong(root, "sample [--nn 2] # it's --wrong") == "no option --nn"
     assert wrong(root, "lab figur 3") == "no command 'figur'"
