@@ -96,6 +96,11 @@ def _cell(value: object) -> object:
 
 def csv_files(data: ReportData) -> dict[str, str]:
     """The numbers behind every figure: name of the file → its text."""
+    return _policy_files(data) | _measure_files(data) | _contrast_files(data) | _training_files(data)
+
+
+def _policy_files(data: ReportData) -> dict[str, str]:
+    """Curves and counts, which every report has, and the curves of checkpoints."""
     files = {
         "passk.csv": csv_text(
             ("policy", "k", "pass_at_k", "low", "high"),
@@ -120,6 +125,12 @@ def csv_files(data: ReportData) -> dict[str, str]:
                 for point in _points(data.policies[i].curve)
             ),
         )
+    return files
+
+
+def _measure_files(data: ReportData) -> dict[str, str]:
+    """Measures, forms of reasoning and lengths, where they are."""
+    files = {}
     measured = [(p.name, key, m) for p in data.policies for key, m in p.measures.items()]
     if measured:
         files["measures.csv"] = csv_text(
@@ -137,41 +148,52 @@ def csv_files(data: ReportData) -> dict[str, str]:
             ("policy", "kind", "responses", "mean", "q05", "q25", "median", "q75", "q95"),
             ((n, x.kind, x.count, x.mean, x.q05, x.q25, x.median, x.q75, x.q95) for n, x in lengths),
         )
-    if data.contrasts:
-        names = [data.policies[c.policy].name for c in data.contrasts]
-        files["difference.csv"] = csv_text(
-            ("policy", "k", "difference", "low", "high"),
-            ((n, *point) for n, c in zip(names, data.contrasts, strict=True) for point in _points(c.difference)),
-        )
-        head = ("policy", "P", "E", "S", "O", "chance_E", "chance_S", "mcnemar_p", *RATES)
-        rows = [
+    return files
+
+
+def _contrast_files(data: ReportData) -> dict[str, str]:
+    """What each policy gained and lost against the base."""
+    if not data.contrasts:
+        return {}
+    named = [(data.policies[c.policy].name, c) for c in data.contrasts]
+    head = ("policy", "P", "E", "S", "O", "chance_E", "chance_S", "mcnemar_p", *RATES)
+    support = csv_text(
+        head,
+        (
             (n, c.kept, c.gained, c.lost, c.never, c.chance_gained, c.chance_lost, c.p_value, *_rates(c.rates))
-            for n, c in zip(names, data.contrasts, strict=True)
-        ]
-        files["support.csv"] = files["flips.csv"] = csv_text(head, rows)
-        files["budget.csv"] = csv_text(
+            for n, c in named
+        ),
+    )
+    return {
+        "difference.csv": csv_text(
+            ("policy", "k", "difference", "low", "high"),
+            ((n, *point) for n, c in named for point in _points(c.difference)),
+        ),
+        "support.csv": support,
+        "flips.csv": support,
+        "budget.csv": csv_text(
             ("policy", "k", "gained", "lost", "chance_each_way"),
-            ((n, *point) for n, c in zip(names, data.contrasts, strict=True) for point in c.by_budget),
-        )
-        files["verdicts.csv"] = csv_text(
+            ((n, *point) for n, c in named for point in c.by_budget),
+        ),
+        "verdicts.csv": csv_text(
             ("policy", "problem_id", "change", "verdict", "evidence", "rate"),
             (
                 (n, q.id, c.change_P[i], c.verdict_P[i], *(x[i] if x else "" for x in (c.evidence_P, c.rate_P)))
-                for n, c in zip(names, data.contrasts, strict=True)
+                for n, c in named
                 for i, q in enumerate(data.problems)
             ),
-        )
-    if data.training:
-        files["training.csv"] = csv_text(
-            ("run", "quantity", "step", "value"),
-            (
-                (t.name, s.key, x, y)
-                for t in data.training
-                for s in t.series
-                for x, y in zip(s.step, s.value, strict=True)
-            ),
-        )
-    return files
+        ),
+    }
+
+
+def _training_files(data: ReportData) -> dict[str, str]:
+    """The curves of trainings, where they are."""
+    if not data.training:
+        return {}
+    rows = (
+        (t.name, s.key, x, y) for t in data.training for s in t.series for x, y in zip(s.step, s.value, strict=True)
+    )
+    return {"training.csv": csv_text(("run", "quantity", "step", "value"), rows)}
 
 
 def _points(curve: Curve) -> list[tuple[int, float, float, float]]:
