@@ -7,6 +7,7 @@ import time
 import pytest
 
 from limen.errors import ConfigError, DataError
+from limen.lab import frontier_page
 from limen.lab.frontier import collect, place, read_all, steps_for
 from limen.lab.frontier_arms import ARMS, EXPLORE, FINAL, check_seeds, pick
 from limen.lab.frontier_page import rows, write_page
@@ -228,3 +229,22 @@ def test_a_slice_ends_on_time_and_says_what_is_left():
     assert found == {"bad": "failed", "long": "cut", "late": "waiting"}
     assert time.monotonic() - start < 15
     assert in_slice({"ok": [sys.executable, "-c", ""]}, jobs=2) == {"ok": "done"}
+
+
+def test_an_arm_over_budget_in_one_seed_is_not_said_to_have_none(tmp_path):
+    make_study(tmp_path)
+    file = place(tmp_path, "self", 1, "tokens")
+    doc = json.loads(file.read_text())
+    file.write_text(json.dumps({**doc, "counts": None}))
+    assert "stored responses alone are more: self (seeds 1)." in write_page(tmp_path)
+
+
+def test_the_prize_is_drawn_from_all_seeds_of_grpo(tmp_path):
+    make_study(tmp_path)
+    file = place(tmp_path, "grpo", 1, "updates")
+    doc = json.loads(file.read_text())
+    doc["counts"]["c"] = [0] * 100
+    file.write_text(json.dumps(doc))
+    place(tmp_path, "nll-1", 1, "updates").unlink()
+    part = [r for r in rows(*read_all(tmp_path)) if (r.role, r.budget) == ("final", "updates")]
+    assert frontier_page._grpo_first(part) == pytest.approx((8 * 40 / (100 * N) + 0) / 2)

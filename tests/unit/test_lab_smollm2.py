@@ -138,3 +138,39 @@ def test_settings_that_differ_are_refused(tmp_path):
     file.write_text(json.dumps(doc))
     with pytest.raises(DataError, match="other settings"):
         write_page(tmp_path / "here")
+
+
+def test_what_was_not_measured_is_empty_and_a_difference_is_called_one(tmp_path):
+    make_study(tmp_path / "here")
+    page = write_page(tmp_path / "here")
+    assert "nan" not in page
+    rare = "Δ⁺ falls, problems that the base seldom solves"
+    assert f"| {rare} | no data |  |  |" in page.splitlines()
+    own, both = page.split("**self against grpo**")
+    assert "| change (95% over seeds) | from |" in own
+    assert "| SELF minus GRPO (95% over seeds) | GRPO |" in both
+
+
+def test_no_budget_that_a_policy_lacks_is_shown(tmp_path):
+    make_study(tmp_path / "here")
+    file = small_file(tmp_path / "here" / "seed-0" / "grpo")
+    doc = json.loads(file.read_text())
+    doc["counts"]["n"] = [4, 3, 4, 4]  # one sample was not judged
+    file.write_text(json.dumps(doc))
+    page = write_page(tmp_path / "here")
+    assert "| policy | seed | pass@1 | P |" in page
+    base = small_file(tmp_path / "here" / "base")
+    doc = json.loads(base.read_text())
+    doc["chance"]["sum"] |= {"k": [4], "pooled": [0.3]}
+    base.write_text(json.dumps(doc))
+    assert "| sum | base | 0.250 | 0.250 | 0.250 (7) |  |" in write_page(tmp_path / "here"), "pooled at 4, not at 1"
+
+
+def test_a_second_draw_of_another_study_is_refused(tmp_path):
+    make_study(tmp_path / "here")
+    file = small_file(tmp_path / "here" / "control")
+    doc = json.loads(file.read_text())
+    doc["study"]["n"] = 8
+    file.write_text(json.dumps(doc))
+    with pytest.raises(DataError, match="second draw"):
+        write_page(tmp_path / "here")

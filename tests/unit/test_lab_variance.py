@@ -77,3 +77,24 @@ def test_page_figure_and_bad_input(tmp_path):
     assert marks(24) == [3, 6, 9, 12, 15, 18, 21, 24]
     with pytest.raises(ConfigError, match="unknown arm 'dapo'"):
         run_one(Study(tmp_path), "dapo", 0)
+
+
+def test_three_seeds_that_were_not_measured_are_not_three_seeds():
+    e = measured((0.4, 0.3, 0.2), (1, 4, 9), (0.1, 0.2, 0.3))
+    missing = [p for p in e.doc["points"] if p["step"] == 3 and p["method"] == "w_reinforce"]
+    missing[0]["variance"] = None
+    assert cause(e).verdict == "too short to say", "the variance of two seeds"
+    for p in missing:
+        p["variance"] = None
+    assert cause(e).verdict == "too short to say"
+    assert "first mark" not in cause(e).size
+    assert cause(e).size.endswith("gradient variance over groups")
+
+
+def test_the_drop_compares_the_same_seeds():
+    e = measured((0.4, 0.3, 0.3), (1, 4, 9), (0.1, 0.2, 0.3))
+    for p in e.doc["points"]:
+        if p["seed"] == 2 and p["method"] == "grpo":
+            p["success"] = 1.0
+    e.doc["points"][:] = [p for p in e.doc["points"] if (p["seed"], p["method"]) != (2, "w_reinforce")]
+    assert drop(e) is None, "0.3 is not half of 0.4, whatever a seed that one arm lacks has"

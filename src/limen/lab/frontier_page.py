@@ -194,7 +194,9 @@ def _winners(part: Sequence[Row], kind: str) -> list[str]:
 
 
 def _over_budget(runs: Sequence[Finished]) -> list[str]:
-    names = sorted({r.arm for r in runs if r.table is None})
+    ran = {r.arm for r in runs if r.table is not None and r.budget == "tokens"}
+    over = {r.arm: sorted(x.seed for x in runs if x.arm == r.arm and x.table is None) for r in runs if r.table is None}
+    names = [f"{a} (seeds {', '.join(map(str, over[a]))})" if a in ran else a for a in sorted(over)]
     if not names:
         return []
     return ["", "Not run at equal tokens, since the stored responses alone are more: " + ", ".join(names) + "."]
@@ -233,7 +235,7 @@ def _panel(ax: Any, draws: Sequence[CountTable], part: Sequence[Row], title: str
     k = n_max([*draws, *(t for r in part for t in _tables(r.runs))])
     n, c = pooled(draws)
     base = [float(np.mean(pass_at_k(n, c, x))) for x in (1, k)]
-    bound = part[0].one[0] + WITHIN - part[0].prize.one.value  # GRPO's pass@1 over the same seeds
+    bound = _grpo_first(part)
     floor = min(base[1], 1.0) - DEEP
     low = sorted(r.arm for r in part if r.most[0] < floor)
     part = [r for r in part if r.arm not in low]
@@ -252,6 +254,12 @@ def _panel(ax: Any, draws: Sequence[CountTable], part: Sequence[Row], title: str
         ax.errorbar(r.one[0], r.most[0], **whiskers, color=colour, marker="o", markersize=3, linewidth=0.7, alpha=0.85)
     _labels(ax, {r.arm: (r.one[0], r.most[0]) for r in part}, -2 if crowded else 3)
     titled(ax, title + (f" (far below: {', '.join(low)})" if low else ""), f"pass@{k}", "pass@1")
+
+
+def _grpo_first(part: Sequence[Row]) -> float:
+    """GRPO's pass@1 over its seeds; where the panel has no row of it, over those of the row with the most seeds."""
+    row = max(part, key=lambda r: (r.arm == "grpo", len(r.seeds)))
+    return row.one[0] + WITHIN - row.prize.one.value
 
 
 def _labels(ax: Any, points: Mapping[str, tuple[float, float]], rise: float, size: float = 6.0) -> None:

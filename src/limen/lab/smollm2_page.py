@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from limen.measure import CountTable
 
 KS = (1, 4, 16, 64, 256)
+AGAINST = "self against grpo"
 Tables = Mapping[str, Mapping[int, "CountTable"]]
 """By method and seed."""
 
@@ -37,7 +38,10 @@ def write_page(out: Path) -> str:
     control = small_file(out / "control")
     draws = [counts_table("base", first["counts"])]
     if control.exists():
-        draws.append(counts_table("base again", json.loads(control.read_text(encoding="utf-8"))["counts"]))
+        again = json.loads(control.read_text(encoding="utf-8"))
+        if again["study"] != first["study"]:
+            raise DataError(f"{out}: the base's second draw is of a study with other settings")
+        draws.append(counts_table("base again", again["counts"]))
     docs = finished(out)
     for by_seed in docs.values():
         for d in by_seed.values():
@@ -82,7 +86,7 @@ def trends(curves: Mapping[str, Mapping[int, RunCurves]]) -> dict[str, list[Find
     both = sorted(set(curves.get("grpo", {})) & set(curves.get("self", {})))
     if both:
         pairs = [(curves["grpo"][s], curves["self"][s]) for s in both]
-        found["self against grpo"] = [find_milder(t, pairs) for t in MILDER]
+        found[AGAINST] = [find_milder(t, pairs) for t in MILDER]
     return found
 
 
@@ -97,16 +101,23 @@ def smollm2_page(
     lines += [*_main_table(draws, tables), *_prize_table(draws, tables), "", "## By task, and what guessing scores", ""]
     lines += [*_task_table(base, tables, first["chance"]), "", "## Dynamics", "", _DYNAMICS]
     for name, fs in found.items():
-        lines += ["", f"**{name}**", "", "| trend of the paper | by the rule | change (95% over seeds) | from |",
-                  "|---|---|---|---|"]  # fmt: skip
-        for f in fs:
-            between = f" [{f.low:+.3g}, {f.high:+.3g}]" if math.isfinite(f.low) else ""
-            lines.append(f"| {f.words} | {f.verdict} | {f.mean:+.3g}{between} | {f.start:.3g} |")
+        sizes = ("SELF minus GRPO", "GRPO") if name == AGAINST else ("change", "from")
+        head = ["trend of the paper", "by the rule", f"{sizes[0]} (95% over seeds)", sizes[1]]
+        lines += ["", f"**{name}**", "", _line(head), "|---|---|---|---|"]
+        lines += [_line([f.words, f.verdict if math.isfinite(f.mean) else "no data", *_sizes(f)]) for f in fs]
     return "\n".join(lines) + "\n\n![pass@k by task and policy](figures/smollm2.png)\n"
 
 
+def _sizes(f: Finding) -> tuple[str, str]:
+    """Mean with its interval, and the start; nothing where there are no numbers."""
+    between = f" [{f.low:+.3g}, {f.high:+.3g}]" if math.isfinite(f.low) else ""
+    return (f"{f.mean:+.3g}{between}" if math.isfinite(f.mean) else ""), (
+        f"{f.start:.3g}" if math.isfinite(f.start) else ""
+    )
+
+
 def _main_table(draws: Sequence[CountTable], tables: Tables) -> list[str]:
-    ks = [k for k in KS if k <= draws[0].n_min]
+    ks = _ks(KS, draws, tables)
     head = ["policy", "seed", *(f"pass@{k}" for k in ks), "P", "E", "S", "O", "chance", "p"]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     lines.append(_line(["base", "", *_pass(draws[0], ks), *[""] * 6]))
@@ -144,6 +155,12 @@ def _line(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
+def _ks(ks: Sequence[int], draws: Sequence[CountTable], tables: Tables) -> list[int]:
+    """Those budgets that every policy has: a sample that was not judged leaves a problem with fewer than n."""
+    most = min(t.n_min for t in (*draws, *(t for by_seed in tables.values() for t in by_seed.values())))
+    return [k for k in ks if k <= most]
+
+
 def _value(t: CountTable, k: int) -> float:
     from limen.measure import pass_at_k
 
@@ -167,15 +184,15 @@ def _interval(values: Sequence[float]) -> str:
 
 
 def _task_table(base: CountTable, tables: Tables, chance: Mapping[str, Any]) -> list[str]:
-    k = max(x for x in KS if x <= base.n_min)
+    k = max(_ks(KS, [base], tables))
     head = ["task", "policy", "pass@1", f"pass@{k}", "commonest answer", f"pooled answers, k = {k}"]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for task, own in base.by_task().items():
         guess = chance.get(task)
         cells = ["", ""]
         if guess:
-            at = guess["k"].index(k) if k in guess["k"] else -1
-            cells = [f"{guess['commonest_score']:.3f} ({guess['commonest']})", f"{guess['pooled'][at]:.3f}"]
+            at = f"{guess['pooled'][guess['k'].index(k)]:.3f}" if k in guess["k"] else ""
+            cells = [f"{guess['commonest_score']:.3f} ({guess['commonest']})", at]
         lines.append(_line([task, "base", *_pass(own, [1, k]), *cells]))
         for method, by_seed in tables.items():
             parts = [t.by_task()[task] for t in by_seed.values()]
@@ -218,7 +235,7 @@ def _task_panel(ax: Any, task: str, base: CountTable, tables: Tables, guess: Any
     from limen.dynamics.figures import style, titled
     from limen.report.figures import INK
 
-    ks = [k for k in (1, 2, 4, 8, 16, 32, 64, 128, 256) if k <= base.n_min]
+    ks = _ks((1, 2, 4, 8, 16, 32, 64, 128, 256), [base], tables)
     rows: list[dict[str, Any]] = []
 
     def of(t: CountTable) -> list[float]:

@@ -34,17 +34,24 @@ def drop(e: Evidence) -> int | None:
     """The first mark at which W-REINFORCE's success is at most half of GRPO's, in the mean over seeds."""
     ours, theirs = (series(e, a, "success") for a in ARMS)
     for step in ours:
-        if step in theirs and np.mean(list(ours[step].values())) <= np.mean(list(theirs[step].values())) / 2:
+        both = set(ours[step]) & set(theirs.get(step, ()))
+        if both and np.mean([ours[step][s] for s in both]) <= np.mean([theirs[step][s] for s in both]) / 2:
             return step
     return None
+
+
+def paired(e: Evidence, key: str, until: int) -> tuple[list[int], list[int]]:
+    """The marks before `until` at which both arms have the quantity, and the seeds that have it at all of them."""
+    ours, theirs = (series(e, a, key) for a in ARMS)
+    steps = [s for s in ours if 0 < s < until and s in theirs]
+    return steps, sorted(set.intersection(*(set(x[s]) for s in steps for x in (ours, theirs)))) if steps else []
 
 
 def before(e: Evidence, key: str, until: int) -> Interval | None:
     """W-REINFORCE minus GRPO over the marks before `until`, mean by seed, t interval over seeds. Variances are compared
     by their logarithms."""
     ours, theirs = (series(e, a, key) for a in ARMS)
-    steps = [s for s in ours if 0 < s < until and s in theirs]
-    seeds = sorted(set.intersection(*(set(x[s]) for s in steps for x in (ours, theirs)))) if steps else []
+    steps, seeds = paired(e, key, until)
     if not seeds:
         return None
     scale = np.log if key in ("variance", "relative") else np.asarray
@@ -62,14 +69,16 @@ def cause(e: Evidence) -> Verdict | None:
     found = {k: before(e, k, at) for k in ("variance", "tail", "relative")}
     gaps = {k: v for k, v in found.items() if v is not None}
     if len(gaps) < 3:
-        return Verdict(SHORT, f"the drop is at the first mark, step {at}")
+        if not any(0 < s < at for s in series(e, ARMS[0], "success")):
+            return Verdict(SHORT, f"the drop is at the first mark, step {at}")
+        lacking = ", ".join(KEYS[k] for k in found if k not in gaps)
+        return Verdict(SHORT, f"drop at step {at}; no seed has at every mark before it, in both arms: {lacking}")
     size = (
         f"drop at step {at}; before it, W-REINFORCE − GRPO: log variance {said(gaps['variance'], 2)}, mass below the "
     )
     size += f"{TOP} likeliest tokens {said(gaps['tail'], 4)}, log of the relative variance {said(gaps['relative'], 2)}"
     both = [signed(gaps[k], 1) for k in ("variance", "tail")]
-    seeds = {p["seed"] for p in e.doc["points"]}
-    if len(seeds) < 3:
+    if min(len(paired(e, k, at)[1]) for k in ("variance", "tail")) < 3:
         return Verdict(SHORT, size)
     return Verdict(both[0] if both[0] == both[1] and both[0] in (AGREES, OPPOSITE) else UNDETERMINED, size)
 
