@@ -146,6 +146,9 @@ def test_figures_come_from_the_numbers_alone(tmp_path):
     assert {p.name for p in made} >= {"modes.png", "modes-training.svg"}
     page = modes_page(study, f, rules)
     assert "| mul21 | GRPO | 0 | 50 | 0.020 | 0.500 | 0.050 |" in page
+    assert f"{EACH} held-out problems a family" in page
+    assert "`mul21` is not trained on." in page
+    assert "`add` and `mul22` are not trained on." in modes_page(ModesStudy(study.study, ("mul21",)), f, rules)
 
 
 def test_the_shipped_base_is_what_the_recipe_makes():

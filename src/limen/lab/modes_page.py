@@ -24,9 +24,20 @@ SHOWN_K = (1, 16, 64, 256)
 
 def modes_page(s: ModesStudy, found: Found, rules: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
     """Share of code, accuracy of either form and pass@k, family by family; then the rules."""
+    from limen.lab.modes import CHECKPOINT_N
+
     ks = [k for k in SHOWN_K if k <= s.study.n]
     seeds = len(next(iter(found.series.values())))
-    lines = [_HEAD.format(steps=s.study.steps, seeds=seeds, trained=" and ".join(s.families), n=s.study.n)]
+    unseen = [f"`{f}`" for f in found.base.families if f not in s.families]
+    sizes = sorted({found.base.table.task_P.count(f) for f in found.base.families})
+    lines = [
+        _HEAD.format(
+            steps=s.study.steps, seeds=seeds, trained=" and ".join(s.families), n=s.study.n,
+            early=min(CHECKPOINT_N, s.study.n), size=" or ".join(map(str, sizes)),
+            unseen=" and ".join(unseen) + (" is" if len(unseen) == 1 else " are") + " not trained on." if unseen
+            else "Every family is trained on.",
+        )
+    ]  # fmt: skip
     head = ["family", "policy", "seed", "step", "code share", "accuracy, code", "accuracy, language"]
     lines += ["| " + " | ".join([*head, *(f"pass@{k}" for k in ks)]) + " |", "|" + "---|" * (len(head) + len(ks))]
     for f in found.base.families:
@@ -154,7 +165,7 @@ def _curves(ax: Axes, doc: Mapping[str, Any], family: str) -> None:
 
 _HEAD = """\
 GRPO and SELF on the tiny base that answers in two forms, {steps} steps of 64 prompts x 8 responses on {trained};
-{seeds} training seeds, 100 held-out problems a family, n = {n} (checkpoints before the last: 64). *Code share*:
+{seeds} training seeds, {size} held-out problems a family, n = {n} (checkpoints before the last: {early}). *Code share*:
 responses that contain `python`. *Accuracy*: mean over the problems that have a response in that form.
-`mul21` is not trained on. The rules at the end were fixed before the runs (`limen/lab/modes_rules.py`).
+{unseen} The rules at the end were fixed before the runs (`limen/lab/modes_rules.py`).
 """
