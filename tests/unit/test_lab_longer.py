@@ -101,6 +101,8 @@ def test_a_page_from_small_files_alone(tmp_path):
     write(tmp_path, "seed-0/self-step-100", [8, 0, 0], arm="self", seed=0, step=100, study={"steps": 3})
     with pytest.raises(DataError, match="one folder each"):
         longer.read_small(tmp_path)
+    with pytest.raises(DataError, match="one folder each"):  # and no page that ends as if all were well
+        longer.write_page(tmp_path)
 
 
 def test_its_figure_from_a_digest(tmp_path):

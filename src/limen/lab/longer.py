@@ -156,12 +156,14 @@ def read_small(out: Path) -> dict[str, Any]:
 
 def write_page(out: Path) -> str:
     """longer.md, .json, .png, .svg and .csv from the small files in `out`. Returns the page; while nothing but the base
-    is sampled, one line."""
+    is sampled, one line. Raises `DataError` where marks are there and are not of one study."""
     from limen.lab.evidence import publish
     from limen.lab.longer_page import figure, longer_page
 
     try:
         doc = read_small(out)
     except DataError as error:
+        if any(out.glob(f"seed-*/*{SMALL}")):
+            raise
         return f"{error}\n"
     return publish(out, "longer", doc, longer_page, figure)
