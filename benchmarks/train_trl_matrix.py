@@ -11,7 +11,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-TESTS = ("tests/integration/test_train_trainer.py", "tests/integration/test_train_distributed.py")
+FILES = ("trainer", "shared_prompts", "distributed")
+TESTS = [f"tests/integration/test_train_{name}.py" for name in FILES]
 
 
 def main(versions: list[str]) -> int:
