@@ -234,6 +234,33 @@ def test_models_without_samples_need_a_probe_or_problems(folder, tmp_path):
         read_traces(tmp_path / "bad.jsonl")
 
 
+def test_a_problem_without_a_judged_sample_is_named(folder, tmp_path):
+    """The verdicts of one problem say unjudged, and in another run one problem was never drawn."""
+    import shutil
+
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    for name, tables in (("timeouts", ["verdicts"]), ("undrawn", ["verdicts", "rollouts"])):
+        run = Run.open(shutil.copytree(folder / "moved", tmp_path / name))
+        first = run.problems()[0].id
+        for file in [f for t in tables for f in run.shards(t)]:
+            rows = pq.read_table(file)
+            its = pc.equal(rows["problem_id"], first)
+            if name == "undrawn":
+                rows = rows.filter(pc.invert(its))
+            else:
+                at = rows.schema.get_field_index("outcome")
+                values = pc.if_else(its, "unjudged", rows["outcome"].cast("string"))
+                rows = rows.set_column(at, rows.schema.field(at), values.cast(rows.schema.field(at).type))
+            pq.write_table(rows, file)
+        found = "none drawn" if name == "undrawn" else "8 unjudged"
+        with pytest.raises(DataError) as error:
+            command("dynamics", folder / "base", run.path, "--out", tmp_path / "out", "--device", "cpu")
+        assert f"{run.path} (moved 30) has no judged sample of problem {first} ({found})" in str(error.value)
+        assert f"limen verify {run.path}" in str(error.value)
+
+
 def test_names_and_steps_of_checkpoints(folder):
     assert read_checkpoint(str(folder / "checkpoint-30")).step == 30
     own = read_checkpoint(str(folder / "moved"))

@@ -27,6 +27,8 @@ from limen.measure import CountTable, counts_from_run, pass_at_k
 PROBE = "@probe"
 K = 128
 RESPONSES = 16
+SHOWN = 5
+"""Problems that an error names."""
 TOP, SMALL, TOP_OF_SMALL = 64, 60, 3
 """D↑ and D↓ hold at most 64 problems each, 3 where a benchmark has fewer than 60 problems (the AIME sets have 30)."""
 
@@ -106,6 +108,27 @@ def _check(checkpoints: Sequence[Checkpoint], counts: Sequence[CountTable | None
             raise DataError(
                 f"{c.name} was given other prompts than {checkpoints[0].name}: sample both with one template"
             )
+        if t is not None:
+            _check_judged(c, t)
+
+
+def _check_judged(c: Checkpoint, table: CountTable) -> None:
+    """pass@k needs a judged sample of every problem, whatever k."""
+    bare = np.flatnonzero(table.n_P == 0)
+    if not len(bare):
+        return
+    shown = ", ".join(
+        f"{table.problem_ids[i]} ({u} unjudged)"
+        if (u := table.unjudged_P[i])
+        else f"{table.problem_ids[i]} (none drawn)"
+        for i in bare[:SHOWN]
+    )
+    more = f" and {len(bare) - SHOWN} more" if len(bare) > SHOWN else ""
+    raise DataError(
+        f"{c.samples} ({c.name}) has no judged sample of problem {shown}{more}, and pass@k needs at least one of every "
+        f"problem: judge what is stored (`limen verify {c.samples}`), draw more with the command that made the run, or "
+        "leave such problems out of every run"
+    )
 
 
 # -- on the probe set ------------------------------------------------------------------------------------------------
