@@ -91,6 +91,21 @@ def test_the_summary_and_the_json(tmp_path, capsys, monkeypatch):
     assert sum(summary["outcomes"].values()) == 36
 
 
+def test_scoring_where_nothing_is_left_prints_json_without_nan(tmp_path, capsys, monkeypatch):
+    run = str(tmp_path / "r")
+    assert limen(monkeypatch, "--problems", "arithmetic:add?size=2", "--max-tokens", "4", "--out", run) == 0
+    command = ["limen", "score", run, "--model", "tiny", "--device", "cpu", "--json", "--quiet"]
+    for scored in (2, 0):
+        capsys.readouterr()
+        monkeypatch.setattr(sys, "argv", command)
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        assert not ended.value.code
+        found = json.loads(capsys.readouterr().out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+        assert found["scored"] == scored
+        assert (found["mean_logprob"] is None) == (scored == 0)
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from limen.cli.options import print_json
 
 if TYPE_CHECKING:
     from limen.dynamics.influence import Influence, Options
@@ -71,7 +72,7 @@ def influence(
     result = result_json(found, options, str(run), str(probe))
     files = write_outputs(found, result, out)
     if as_json:
-        typer.echo(json.dumps(result, indent=1))
+        print_json(result)
         return
     show(found, rows)
     names = dict.fromkeys("kernel-*.npz" if f.suffix == ".npz" else f.name for f in files)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from limen.cli.options import print_json
 from limen.errors import DataError
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def passk(
     votes = answers_from_run(source, tables[0].policy, tables[0].step, tables[0].verifier) if source.is_dir() else None
     found = [summary(t, _ks(k), draws, seed, over.value, votes) for t in tables]
     if json:
-        show.print_json(found[0].to_json() if len(found) == 1 else {f.table.name: f.to_json() for f in found})
+        print_json(found[0].to_json() if len(found) == 1 else {f.table.name: f.to_json() for f in found})
     else:
         show.print_summaries(found)
 
@@ -104,7 +105,7 @@ def compare(
     right = _one(second or first, trained, trained_step, verifier, "--trained")
     found = compare_tables(left, right, ks=_ks(k), draws=draws, seed=seed, over=over.value, q=q, force=force)
     if json:
-        show.print_json(found.to_json())
+        print_json(found.to_json())
     else:
         show.print_comparison(found)
 
@@ -135,10 +136,10 @@ def describe(
     if not json:
         show.print_descriptions(found, gap)
     elif len(found) == 1:
-        show.print_json(found[0].to_json())
+        print_json(found[0].to_json())
     else:
         rows = {name: show.measure_json(m) for name, m in gap.items()}
-        show.print_json({"runs": [one.to_json() for one in found], "difference": rows or None})
+        print_json({"runs": [one.to_json() for one in found], "difference": rows or None})
 
 
 @contextmanager
@@ -183,7 +184,7 @@ def series(
 
     found = measure_series(series_tables(sources, verifier), ks=_ks(k), draws=draws, seed=seed, q=q, force=force)
     if json:
-        show.print_json(found.to_json())
+        print_json(found.to_json())
     else:
         show.print_series(found)
 
@@ -211,7 +212,7 @@ def plan(
     table = _one(pilot, model, None, None, "--model")
     found = make_plan(table, k, change=change, lost=lost, problems=problems, power=power, runs=runs, seed=seed)
     if json:
-        show.print_json(found.to_json())
+        print_json(found.to_json())
     else:
         show.print_plan(found)
 
@@ -236,7 +237,6 @@ def import_(
     json: Json = False,
 ) -> None:
     """Turn somebody's log into a run folder (or count file) that every other command measures."""
-    from limen.measure import show
     from limen.store.importers import Options, import_counts, import_log
 
     fields = _pairs(field or [])
@@ -244,7 +244,7 @@ def import_(
         if len(paths) != 1:
             raise DataError(f"counts come from one file, got {len(paths)}")
         found: dict[str, object] = {"file": str(out), "lines": import_counts(paths[0], out, fields)}
-        show.print_json(found) if json else typer.echo(f"{found['lines']} counts -> {out}; next: limen passk {out}")
+        print_json(found) if json else typer.echo(f"{found['lines']} counts -> {out}; next: limen passk {out}")
         return
     given = {p.id: p for p in _problems(problems)} if problems else {}
     options = Options(fields, threshold, metric, given, id_pattern)
@@ -259,7 +259,7 @@ def import_(
         "notes": list(done.notes),
     }
     if json:
-        show.print_json(found)
+        print_json(found)
         return
     typer.echo(f"{done.samples} samples of {done.problems} problems -> {out}")
     for line in done.notes:

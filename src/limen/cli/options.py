@@ -1,9 +1,11 @@
-"""What several commands read from their options in the same way."""
+"""What several commands read from their options, and print, in the same way."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
+
+import typer
 
 from limen.errors import ConfigError
 
@@ -36,3 +38,10 @@ def verifier_of(text: str) -> str | dict[str, Any]:
     except json.JSONDecodeError as error:
         raise ConfigError(f"--verifier {text}: not JSON ({error.msg})") from error
     return value
+
+
+def print_json(value: Any) -> None:
+    """What `--json` prints, of every command: see `limen.store.jsonl.strict_json`."""
+    from limen.store.jsonl import strict_json
+
+    typer.echo(strict_json(value))

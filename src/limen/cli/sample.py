@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from limen.cli.options import columns, verifier_of
+from limen.cli.options import columns, print_json, verifier_of
 from limen.errors import ConfigError
 
 _SAMPLE = "Sampling"
@@ -153,7 +152,7 @@ def score(
     with closing(scorer):
         result = score_run(run, scorer, name or model, policy, step, tokens, progress=not quiet)
     if as_json:
-        typer.echo(json.dumps(result, indent=1))
+        print_json(result)
         return
     if not result["scored"]:
         typer.echo(
@@ -237,7 +236,7 @@ def _print(run: Any, as_json: bool) -> None:
 
     summary = summarize(run)
     if as_json:
-        typer.echo(json.dumps(summary, indent=1))
+        print_json(summary)
         return
     last, outcomes = summary["last"], summary["outcomes"]
     typer.echo(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from limen.cli.options import print_json
 
 if TYPE_CHECKING:
     from limen.verify.bench import Score
@@ -48,7 +49,7 @@ def verify(
     with VerifierPool(_spec(verifier, opened), workers, deadline, memory_mb) as pool:
         judged = judge_run(opened, pool, _progress)
     if as_json:
-        typer.echo(json.dumps(asdict(judged), indent=1))
+        print_json(asdict(judged))
         return
     typer.echo(f"{judged.verifier}: {judged.judged} judged now, {judged.before} before")
     typer.echo("  " + (", ".join(f"{k} {v}" for k, v in sorted(judged.outcomes.items())) or "nothing new"))
@@ -78,7 +79,7 @@ def regrade(
         judge_run(opened, pool, _progress)
         result = compare_verdicts(opened, old, pool.version, samples)
     if as_json:
-        typer.echo(json.dumps(result.to_json(), indent=1))
+        print_json(result.to_json())
     else:
         _print_regrade(result, run)
 
@@ -110,7 +111,7 @@ def check_golds(
     failing = [r for r in reports if r.fails]
     if as_json:
         found = {"verifier": version, "problems": len(loaded), "reports": [asdict(r) for r in reports]}
-        typer.echo(json.dumps(found, indent=1))
+        print_json(found)
     else:
         typer.echo(
             f"{len(loaded)} gold answers, {version}: {len(failing)} fail, {len(reports) - len(failing)} to look at"
@@ -142,7 +143,7 @@ def verify_bench(
         scores.append(bench.measure_math_verify(pairs, max(1, round(deadline))))
     if as_json:
         rows = [{**asdict(s), "accuracy": s.accuracy, "pairs_per_second": s.pairs_per_second} for s in scores]
-        typer.echo(json.dumps(rows, indent=1))
+        print_json(rows)
         return
     typer.echo(
         f"{'verifier':<16}{'pairs':>8}{'right':>8}{'accuracy':>10}{'false +':>9}{'false -':>9}{'s':>9}{'pairs/s':>10}"

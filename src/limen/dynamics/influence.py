@@ -6,7 +6,6 @@ probe pairs' own kernel matrix, predicted against measured change for one real s
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -32,6 +31,7 @@ from limen.dynamics.influence_step import Prediction, predict_step
 from limen.errors import ConfigError, DataError, StoreError
 from limen.models import load_model
 from limen.store import Run
+from limen.store.jsonl import strict_json
 
 log = logging.getLogger(__name__)
 
@@ -263,12 +263,4 @@ def _known(wanted: Sequence[int], have: Sequence[int], path: Path) -> None:
 
 def write_json(value: Mapping[str, Any], file: Path) -> None:
     """NaN as null, so that any reader takes it."""
-    file.write_text(json.dumps(_plain(value), indent=1) + "\n", encoding="utf-8")
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
-    return None if isinstance(value, float) and value != value else value
+    file.write_text(strict_json(value) + "\n", encoding="utf-8")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -23,16 +21,10 @@ __all__ = [
     "measure_json",
     "print_comparison",
     "print_descriptions",
-    "print_json",
     "print_plan",
     "print_series",
     "print_summaries",
 ]
-
-
-def print_json(value: Any) -> None:
-    """Strict JSON on stdout (no NaN), keys in the order given."""
-    print(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False))
 
 
 def print_summaries(found: Sequence[Summary], console: Console | None = None) -> None:

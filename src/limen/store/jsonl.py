@@ -1,9 +1,11 @@
-"""JSON lines, with a clear error for the line that is not whole. Count files and logs come through here."""
+"""JSON lines, with a clear error for the line that is not whole (count files and logs come through here), and JSON that
+any reader takes."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,3 +27,16 @@ def json_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             if not isinstance(row, dict):
                 raise DataError(f"{where} is a {type(row).__name__}, expected an object with named fields")
             yield where, row
+
+
+def strict_json(value: Any) -> str:
+    """Indented JSON, keys in the order given. NaN and infinities, which JSON does not have, become null."""
+    return json.dumps(_finite(value), indent=1, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {k: _finite(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
