@@ -96,6 +96,8 @@ class _Handler(BaseHTTPRequestHandler):
             time.sleep(server.hang)
         elif fault == "close":
             self.connection.close()
+        elif fault == "filtered prompt":
+            self.send(400, {"error": {"code": "content_filter", "message": "the prompt triggered the filter"}})
         elif refusal:
             self.send(400, {"error": {"message": refusal}})
         else:
@@ -107,6 +109,10 @@ class _Handler(BaseHTTPRequestHandler):
                 data["model"] = "another"
             elif fault == "aborted":
                 choice["finish_reason"] = "abort"
+            elif fault == "filtered":
+                choice["finish_reason"] = "content_filter"
+            elif fault == "filtered without text":
+                choice.update(finish_reason="content_filter", text=None)
             elif fault == "no text":
                 choice["text"] = None
             elif fault == "list":

@@ -16,6 +16,7 @@ from limen.engines.protocol import Engine, SampleRequest, ScoreRequest
 from limen.engines.servers import Gate
 from limen.errors import ModelError
 from limen.sampling import sample_run
+from limen.store import Run
 from limen.types import Prompt, SamplingParams, derive_seed
 
 TABLE = {"q=": {"ab": 0.5, "a": 0.2, "b": 0.2, "": 0.1}, "r=": {"b": 1.0}}
@@ -115,6 +116,41 @@ LASTING = [
 def test_faults_that_stay_end_the_run_with_one_error(fault, message):
     with pytest.raises(ModelError, match=message):
         draw(FakeServer(exact(), faults=lambda number: fault), tries=3)
+
+
+FILTERS = [
+    ("filtered", "cut the response"),
+    ("filtered without text", "cut the response"),
+    ("filtered prompt", "does not take the prompt"),
+]
+
+
+@pytest.mark.parametrize(("fault", "message"), FILTERS)
+def test_a_content_filter_is_told_of_at_once_and_not_tried_again(fault, message, tmp_path):
+    """Sample by sample; the sixth after the probing request is filtered, and what came before is stored."""
+    file = tmp_path / "p.jsonl"
+    file.write_text('{"id": "q", "problem": "q=", "answer": "ab"}\n')
+    settings = SampleSettings.make(model="m", problems=str(file), n=20, template="plain", verifier="exact")
+    fake = FakeServer(exact(), faults=lambda number: fault if number == 6 else None)
+    with (
+        serving(fake) as url,
+        pytest.raises(ModelError, match=f"problem q, sample 5: .*content filter {message}") as told,
+    ):
+        sample_run(settings, tmp_path / "run", client(url, concurrency=1), progress=False)
+    assert "leave the problem out" in str(told.value)
+    assert fake.seen[fault] == 1
+    assert "in a row" not in str(told.value)
+    assert {r.sample_index for r in Run.open(tmp_path / "run").rollouts()} == set(range(5))
+    with serving(FakeServer(exact())) as url:
+        run = sample_run(settings, tmp_path / "run", client(url), progress=False)
+    assert sorted(r.sample_index for r in run.rollouts()) == list(range(20))
+
+
+def test_a_filtered_first_prompt_is_no_matter_of_how_it_is_put():
+    fake = FakeServer(exact(), faults=lambda number: "filtered prompt")
+    with pytest.raises(ModelError, match="problem pq=: the server's content filter does not take the prompt"):
+        draw(fake)
+    assert fake.count == 1
 
 
 def test_a_model_that_changes_between_calls_ends_the_run():

@@ -31,6 +31,8 @@ LONG = (
     ". If its prompt is too long: lower max_tokens or leave the problem out; with --tokenizer, --leave-out-long does "
     "that where the server states its context"
 )
+FILTERED = "content_filter"
+"""Finish reason, or code of a refusal, of a server whose moderation cut a response, or would not have its prompt."""
 LET_GO = 1.0
 """Seconds that requests on their way get to come back when sampling is broken off."""
 
@@ -158,6 +160,10 @@ class HTTPEngine:
                     self.gate.overloaded()
                 raise
             except Refused as error:
+                if FILTERED in error.said:
+                    raise _filtered(
+                        request.prompt, f", sample {request.sample_indices[i]}", "does not take the prompt"
+                    ) from error
                 hint = LONG if error.status in (400, 413, 422) else ""
                 raise ModelError(f"problem {request.prompt.problem_id}: {error}{hint}") from error
             self.gate.good()
@@ -265,6 +271,8 @@ class HTTPEngine:
             try:
                 choice: dict[str, Any] = with_retries(attempt, tries, stop, rng, self.first_wait)
             except Refused as error:
+                if FILTERED in error.said:
+                    raise _filtered(prompt, "", "does not take the prompt") from error
                 if error.status not in (400, 422):
                     raise
                 self.dialect = self.dialect.weaker(params, error.said)
@@ -276,6 +284,8 @@ class HTTPEngine:
                 return choice
 
     def _read(self, request: SampleRequest, i: int, choice: dict[str, Any], params: SamplingParams) -> Sample:
+        if choice.get("finish_reason") == FILTERED:  # before the text is looked for, which may be missing
+            raise _filtered(request.prompt, f", sample {request.sample_indices[i]}", "cut the response")
         ids = choice.get("token_ids")
         text = choice.get("text") if self.api == "completions" else (choice.get("message") or {}).get("content")
         if not isinstance(text, str):
@@ -324,6 +334,16 @@ class HTTPEngine:
             if name in choice:
                 return "stop" if isinstance(choice[name], str) else "eos"
         return "eos" if token_ids and token_ids[-1] in self._eos_ids() else "stop"
+
+
+def _filtered(prompt: Prompt, sample: str, what: str) -> ModelError:
+    """Trying again until moderation lets one pass would draw from another distribution than the model's, and neither a
+    response that is cut nor none at all is a sample of it."""
+    return ModelError(
+        f"problem {prompt.problem_id}{sample}: the server's content filter {what} ({FILTERED}), so there is no sample "
+        "of the model. Switch the filter off at the server and give the same command again (what was finished is "
+        "stored), or leave the problem out"
+    )
 
 
 def _logprobs(choice: dict[str, Any]) -> tuple[float, ...] | None:
