@@ -112,6 +112,70 @@ def test_a_lora_checkpoint_scores_as_the_adapter_on_its_base(tmp_path):
     assert all("lora_" in n for n in trainable)
 
 
+class Little(Runner):
+    """A runner whose memory takes so many tokens of one forward pass."""
+
+    def __init__(self, model, most):
+        super().__init__(model)
+        self.most, self.refused, self.passed = most, 0, []
+
+    def _room(self, ids_BT):
+        if ids_BT.numel() > self.most:
+            self.refused += 1
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+        self.passed.append(ids_BT.numel())
+
+    def hidden(self, ids_BT, *more):
+        self._room(ids_BT)
+        return super().hidden(ids_BT, *more)
+
+    def full_logits(self, ids_BT, *more):
+        self._room(ids_BT)
+        return super().full_logits(ids_BT, *more)
+
+    def prefill(self, prompts, hidden=False):
+        self._room(torch.zeros(len(prompts), max(map(len, prompts))))
+        return super().prefill(prompts, hidden)
+
+
+@pytest.mark.parametrize("family", ["llama", "softcap", "mamba"])
+def test_memory_that_runs_out_halves_the_batch_and_loses_nothing(family, caplog):
+    model = random_model(family).model
+    requests = some_requests()
+    little = Little(model, 40)
+    little.plain_head((2, 3, 4))  # asked once, of one row
+    scorer = Scorer(little, batch_tokens=256)
+    with caplog.at_level("WARNING"):
+        got = scorer.score(requests)
+    for request, scores in zip(requests, got, strict=True):
+        assert scores == pytest.approx(by_hand(model, request), abs=2e-4)
+    assert little.refused > 0
+    assert "out of memory with batches of 256 tokens: going on with 128" in caplog.text
+    before = little.refused
+    assert np.concatenate(scorer.score(requests)) == pytest.approx(np.concatenate(got), abs=2e-4)
+    assert little.refused == before  # the batch that fits is kept
+
+
+def test_one_response_that_does_not_fit_is_an_error_that_says_what_to_lower():
+    engine = TransformersEngine(random_model())
+    engine.runner = Little(engine.runner.model, 8)
+    engine.runner.plain_head((2, 3, 4))
+    with pytest.raises(ModelError, match=r"one response of 12 tokens.*--dtype.*Tried to allocate 2.00 GiB"):
+        engine.score([ScoreRequest((2, 3), (4,) * 10), ScoreRequest((2, 3), (4, 5))])
+
+
+def test_an_error_that_is_not_of_memory_is_not_taken_for_one(monkeypatch):
+    runner = Runner(random_model().model)
+    scorer = Scorer(runner)
+
+    def broken(*args):
+        raise RuntimeError("shapes do not match")
+
+    monkeypatch.setattr(runner, "hidden", broken)
+    with pytest.raises(RuntimeError, match="shapes do not match"):
+        scorer.score([ScoreRequest((2, 3), (4, 5))])
+
+
 def test_heads_that_cannot_serve_are_refused():
     runner = Runner(random_model().model)
     assert fused_head(runner, "logits") is None

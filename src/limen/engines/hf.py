@@ -25,7 +25,7 @@ from limen.engines.fast_path import Decoding as Way
 from limen.engines.fast_path import FastPath
 from limen.engines.protocol import Capabilities, Sample, SampleRequest, ScoreRequest
 from limen.engines.requests_check import check_requests
-from limen.engines.runner import Runner
+from limen.engines.runner import Runner, out_of_memory
 from limen.engines.scoring import Scorer
 from limen.engines.stops import StopStrings
 from limen.errors import ModelError
@@ -71,6 +71,7 @@ class TransformersEngine:
         self.eos_ids = self.runner.eos_ids(loaded.tokenizer)
         self.capabilities = Capabilities(token_ids=True, raw_logprobs=True, seeds=True, score=True)
         self.fast = FastPath(self.runner, decoding, logprobs)
+        self._scorer: Scorer | None = None
         self._stops: dict[tuple[str, ...], StopStrings] = {}
 
     @classmethod
@@ -125,7 +126,7 @@ class TransformersEngine:
                     done.add((sample.problem_id, sample.sample_index))
                     yield sample
         except (torch.OutOfMemoryError, RuntimeError) as raised:
-            if not _is_memory(raised):
+            if not out_of_memory(raised):
                 raise
             error = str(raised).splitlines()[0]
         if error is not None and self.runner.device.type == "cuda":
@@ -134,8 +135,9 @@ class TransformersEngine:
 
     def score(self, requests: Sequence[ScoreRequest]) -> list[NDArray[np.float32]]:
         """Per-token log-probabilities of stored responses; see `limen.engines.scoring.Scorer`."""
-        scorer = Scorer(self.runner, head=self.head)
-        return scorer.score(requests)
+        if self._scorer is None:
+            self._scorer = Scorer(self.runner, head=self.head)  # kept, with the batch that it found to fit
+        return self._scorer.score(requests)
 
     def _stop(self, params: SamplingParams) -> StopStrings:
         if params.stop not in self._stops:
@@ -150,9 +152,3 @@ class TransformersEngine:
         row = per_token * (longest + params.max_tokens) + 24 * self.runner.vocabulary
         parameters = sum(p.numel() for p in model.parameters())
         return row_budget(row, available_memory(self.runner.device), parameters, self.runner.device.type)
-
-
-def _is_memory(error: RuntimeError) -> bool:
-    return (
-        isinstance(error, torch.OutOfMemoryError) or "not enough memory" in str(error) or "can't allocate" in str(error)
-    )

@@ -152,6 +152,13 @@ class Runner:
         return hidden
 
 
+def out_of_memory(error: RuntimeError) -> bool:
+    """Whether memory ran out, on a GPU or on the CPU (which has no error class of its own for it)."""
+    return (
+        isinstance(error, torch.OutOfMemoryError) or "not enough memory" in str(error) or "can't allocate" in str(error)
+    )
+
+
 def pad_left(rows: Sequence[Sequence[int]], device: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
     """(ids, mask) of shape (rows, longest); the mask is None where all rows are equally long."""
     return _pad(rows, device, left=True)

@@ -7,7 +7,9 @@ responses are scored once.
 
 from __future__ import annotations
 
+import gc
 import itertools
+import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,13 +22,19 @@ from numpy.typing import NDArray
 from limen.engines.fused import fused_head
 from limen.engines.kvcache import rows_of
 from limen.engines.protocol import ScoreRequest
-from limen.engines.runner import Runner, pad_right
+from limen.engines.runner import Runner, out_of_memory, pad_right
 from limen.errors import ModelError
+
+log = logging.getLogger(__name__)
 
 LOGIT_BYTES = {"cpu": 32 << 20, "cuda": 512 << 20}
 """Logits that exist at one time."""
 BATCH_TOKENS = {"cpu": 4096, "cuda": 65_536}
 """Tokens of one forward pass, padding included."""
+
+
+LEAST_CHUNK = 16
+"""Tokens whose logits exist at one time, at the least."""
 
 
 Item = TypeVar("Item")
@@ -62,12 +70,13 @@ class Scorer:
         kind = runner.device.type
         self.batch_tokens = batch_tokens or BATCH_TOKENS.get(kind, 4096)
         chunk = (logit_bytes or LOGIT_BYTES.get(kind, 32 << 20)) // (4 * runner.vocabulary)
-        self.chunk = max(16, chunk)
+        self.chunk = max(LEAST_CHUNK, chunk)
 
     def score(self, requests: Sequence[ScoreRequest]) -> list[NDArray[np.float32]]:
         """Per-token log-probabilities (nats, float32, <= 0), one array of shape (tokens,) per request, in order.
 
-        Raises `ModelError` for an empty prompt: the first response token would have nothing to follow.
+        Where memory runs out, batches are halved from then on; what was scored stays. Raises `ModelError` where one
+        response does not fit, and for an empty prompt: the first response token would have nothing to follow.
         """
         result: list[NDArray[np.float32]] = [np.zeros(0, dtype=np.float32)] * len(requests)
         rows = []
@@ -87,14 +96,51 @@ class Scorer:
         if not rows:
             return result
         with torch.inference_mode():
-            parts = list(self._score(rows))  # a GPU still works on these while the next are prepared
-            for batch, values in parts:
+            for batch, values in self._parts(rows):
                 cut = np.cumsum([len(row.response) for row in batch])[:-1]
                 for row, own in zip(batch, np.split(values.cpu().numpy(), cut), strict=True):
                     result[row.place] = own.copy()
         for place, first in same.items():
             result[place] = result[first].copy()
         return result
+
+    def _parts(self, rows: list[_Row]) -> list[Part]:
+        """All rows' parts: a GPU still works on these while the next are prepared."""
+        parts: list[Part] = []
+        while True:
+            done = {row.place for batch, _ in parts for row in batch}
+            left = [row for row in rows if row.place not in done]
+            error = self._gather(left, parts) if left else None
+            if error is None:
+                return parts
+            gc.collect()
+            if self.runner.device.type == "cuda":
+                torch.cuda.empty_cache()
+            self._halve([len(row.prompt) + len(row.response) for row in left], error)
+
+    def _gather(self, rows: list[_Row], parts: list[Part]) -> str | None:
+        """Append the rows' parts; what was said when memory ran out, else None."""
+        try:
+            for part in self._score(rows):
+                parts.append(part)
+        except RuntimeError as error:
+            if not out_of_memory(error):
+                raise
+            return next(iter(str(error).splitlines()), "out of memory")  # not the error: its frames hold the batch
+        return None
+
+    def _halve(self, lengths: Sequence[int], error: str) -> None:
+        """Smaller batches and chunks. Raises `ModelError` where they hold one response and few tokens already."""
+        longest = max(lengths)
+        if self.batch_tokens < longest and self.chunk <= LEAST_CHUNK:
+            raise ModelError(
+                f"not enough memory to score one response of {longest} tokens with its prompt: use a smaller dtype "
+                f"(--dtype bfloat16), a GPU with more memory free, or leave out the longest responses ({error})"
+            )
+        was = min(self.batch_tokens, longest * len(lengths))  # a limit beyond all there is says nothing
+        self.batch_tokens = max(1, was // 2)
+        log.warning("out of memory with batches of %d tokens: going on with %d", was, self.batch_tokens)
+        self.chunk = max(LEAST_CHUNK, self.chunk // 2)
 
     def _score(self, rows: list[_Row]) -> Iterator[Part]:
         if not self.runner.plain_head(rows[0].prompt + rows[0].response):
