@@ -57,7 +57,7 @@ def load_model(
     kind = _dtype(dtype, place)
     source = resolve_model(name)
     tokenizer = load_tokenizer(name, trust_remote_code)
-    base, adapter = _adapter_base(source)
+    base, adapter = adapter_base(source)
     with _model_errors(name), _quiet():
         model = AutoModelForCausalLM.from_pretrained(base, dtype=kind, trust_remote_code=trust_remote_code)
         if adapter:
@@ -181,7 +181,7 @@ def _convert_gguf(file: Path, target: Path) -> None:
         raise ModelError(f"cannot write {target}: set LIMEN_CACHE to a folder that can be written")
 
 
-def _adapter_base(source: str) -> tuple[str, str | None]:
+def adapter_base(source: str) -> tuple[str, str | None]:
     """(base, adapter folder) where `source` is a LoRA adapter, else (source, None)."""
     import json
 

@@ -11,6 +11,7 @@ from limen.config import EXTENT, SPEED, SampleSettings, differences
 from limen.engines.needs import as_json, needs_of, prepare, require
 from limen.engines.protocol import Engine
 from limen.errors import ConfigError, StoreError
+from limen.model_files import changed, fingerprint
 from limen.problems import load_problems
 from limen.problems.prompt import render
 from limen.provenance import provenance
@@ -50,8 +51,10 @@ def sample_run(settings: SampleSettings, out: str | Path, engine: Engine | None 
         mirror = Mirror(settings.mirror) if settings.mirror else None
         if mirror is not None:
             mirror.pull(Path(out))
+        # An engine that is given holds weights of its own; a server's are not here to be looked at.
+        weights = fingerprint(settings.model) if engine is None and settings.engine != "http" else None
         with (
-            _held(settings, Path(out), problems, prompts) as run,
+            _held(settings, Path(out), problems, prompts, weights) as run,
             mirrored(run.path, mirror, settings.flush_seconds),
             opened(settings, engine) as engine,
         ):
@@ -66,7 +69,13 @@ def sample_run(settings: SampleSettings, out: str | Path, engine: Engine | None 
 
 
 @contextmanager
-def _held(settings: SampleSettings, out: Path, problems: Sequence[Problem], prompts: Sequence[Prompt]) -> Iterator[Run]:
+def _held(
+    settings: SampleSettings,
+    out: Path,
+    problems: Sequence[Problem],
+    prompts: Sequence[Prompt],
+    weights: dict[str, str] | None,
+) -> Iterator[Run]:
     """The run folder, new or gone on with, under its lock. One that cannot be used now is left as it is."""
     fresh = not (out / "run.json").exists()
     run = Run.create(out, "sample", out.resolve().name, settings.model_dump(mode="json")) if fresh else Run.open(out)
@@ -75,6 +84,7 @@ def _held(settings: SampleSettings, out: Path, problems: Sequence[Problem], prom
     unused = fresh or _unused(run)
     with _lock(run, settings.share):
         with run.changing() as info:
+            _same_weights(run, info, settings, weights, unused)
             _go_on(run, info, settings, problems, prompts, unused)
             if not fresh:
                 info.setdefault("sessions", []).append(provenance())
@@ -109,6 +119,27 @@ def _go_on(
     every, all_prompts = _merge(run, run.path, problems, prompts)
     info["settings"] = {**wanted, "n": max(settings.n, stored["n"]), "limit": _wider(settings, stored, len(every))}
     run.write_problems(every, all_prompts)
+
+
+def _same_weights(
+    run: Run, info: dict[str, Any], settings: SampleSettings, weights: dict[str, str] | None, unused: bool
+) -> None:
+    """Refuse a model folder that holds other weights than when the run began, and keep in run.json what it holds now.
+    Raises `ConfigError`. Runs that older versions began have nothing to compare with."""
+    before = info.get("weights")
+    # Another model is another setting, which is refused as one.
+    if weights is not None and before and not unused and run.settings.get("model") == settings.model:
+        words = changed(before, weights)
+        if words:
+            raise ConfigError(
+                f"{run.path} was drawn with other weights than {settings.model} holds now ({'; '.join(words[:3])}"
+                f"{' and more' if len(words) > 3 else ''}), and one run is of one policy: sample into another folder, "
+                "or bring the weights back"
+            )
+    if unused:
+        info.pop("weights", None)
+    if weights:
+        info["weights"] = weights
 
 
 def _unused(run: Run) -> bool:
