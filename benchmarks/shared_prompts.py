@@ -61,11 +61,8 @@ def make_trainer(o: argparse.Namespace, out: str) -> SELFTrainer:
         gradient_checkpointing=False, report_to="none", save_strategy="no",
     )  # fmt: skip
     data = Dataset.from_list([{"prompt": f"w{i + 2}"} for i in range(o.prompts)])
-    return SELFTrainer(
-        model, [lambda completions, **_: [0.0] * len(completions)], args, data, processing_class=tokenizer(
-            shape["vocab_size"]
-        )
-    )  # fmt: skip
+    reward = [lambda completions, **_: [0.0] * len(completions)]
+    return SELFTrainer(model, reward, args, data, processing_class=tokenizer(shape["vocab_size"]))
 
 
 def step(t: Any, batch: tuple[torch.Tensor, torch.Tensor, int], shared: Any) -> tuple[float, torch.Tensor]:
@@ -98,15 +95,15 @@ def main() -> None:
                 if run:  # the first is warm-up
                     seconds[name].append(took)
                 peak[name] = torch.cuda.max_memory_allocated() / 2**30 if o.device == "cuda" else 0.0
-        mean = {k: statistics.median(v) for k, v in seconds.items()}
+        middle = {k: statistics.median(v) for k, v in seconds.items()}
         apart = float((gradient["shared"] - gradient["trl"]).norm() / gradient["trl"].norm())
         device = torch.cuda.get_device_name() if o.device == "cuda" else "CPU"
         print(f"{o.shape}, {o.prompts} x {o.group} rows of {o.prompt_tokens} + {o.new} tokens, TRL {trl.__version__}")
         print(f"{device}, {time.strftime('%Y-%m-%d')}: medians of {o.runs}, in turn")
         for name in seconds:
             memory = f", peak {peak[name]:.1f} GiB" if o.device == "cuda" else ""
-            print(f"  {name:7s} {mean[name]:.3f} s{memory}")
-        print(f"  ratio {mean['trl'] / mean['shared']:.2f}; gradients {apart:.1e} apart (relative)")
+            print(f"  {name:7s} {middle[name]:.3f} s{memory}")
+        print(f"  ratio {middle['trl'] / middle['shared']:.2f}; gradients {apart:.1e} apart (relative)")
 
 
 if __name__ == "__main__":

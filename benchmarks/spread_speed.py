@@ -1,6 +1,6 @@
-"""Does a worker more add speed? The same requests over 1, 2, ... workers: a Ray cluster on this machine, or processes.
+"""Does a worker more add speed? The same requests over 1, 2, ... workers: a Ray cluster on this machine, or GPUs.
 
-    python benchmarks/spread_speed.py --workers 1 2 [--model smollm2 --template chain_sum ...] [--way ray]
+    python benchmarks/spread_speed.py --workers 1 2 [--model smollm2 ...] [--way gpus]
 
 Each worker has one thread (or, with `--way gpus`, one GPU). Opening the workers and a first small draw are not counted.
 Prints tokens a second, the ratio to one worker, and whether all gave the very same responses.

@@ -45,15 +45,14 @@ def test_log_probabilities_entropies_and_gradients_are_those_of_whole_rows(keep,
     real = mask[:, -keep:].bool()
     weight = torch.randn(real.shape, generator=torch.Generator().manual_seed(1)) * real
     want, entropy = plain(model, ids, mask, keep, temperature)
-    (want * weight).sum().backward()
+    (want * weight + 0.5 * entropy * real).sum().backward()
     gradients = [p.grad.clone() for p in model.parameters()]
     model.zero_grad()
     found = SharedPrompts(model, temperature, contextlib.nullcontext)(ids, mask, keep, True)
     assert found is not None
-    (found[0] * weight).sum().backward()
+    (found[0] * weight + 0.5 * found[1] * real).sum().backward()
     assert torch.allclose(found[0][real], want[real], atol=1e-5)
     assert torch.allclose(found[1][real], entropy[real], atol=1e-5)
-    assert not found[1].requires_grad
     for p, g in zip(model.parameters(), gradients, strict=True):
         assert torch.allclose(p.grad, g, atol=1e-5), float((p.grad - g).abs().max())
     assert max(float(g.abs().max()) for g in gradients) > 0.1
@@ -107,7 +106,7 @@ def few_shot(n=64):
     return [{**r, "prompt": LONG.replace(" ", "*") + r["prompt"]} for r in helpers.rows(n)]
 
 
-@pytest.mark.parametrize("algorithm", ["grpo", "self", "lora"])
+@pytest.mark.parametrize("algorithm", ["grpo", "self", "lora", "bonus"])
 def test_a_training_ends_at_the_same_weights(tmp_path, algorithm):
     def weights(share):
         more = {}
@@ -115,6 +114,8 @@ def test_a_training_ends_at_the_same_weights(tmp_path, algorithm):
             torch.manual_seed(0)
             peft = pytest.importorskip("peft")
             more["peft_config"] = peft.LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM")
+        if algorithm == "bonus":
+            more["entropy_bonus"] = 0.3
         name = "grpo" if more else algorithm
         t = helpers.trainer(tmp_path / str(share), data=few_shot(), algorithm=name, share_prompts=share,
                             max_steps=2, learning_rate=1e-2, **more)  # fmt: skip

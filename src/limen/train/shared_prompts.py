@@ -99,7 +99,7 @@ class SharedPrompts:
         return own
 
     def _read(self, hidden_BTH: Tensor, response_BT: Tensor, entropies: bool) -> LogProbs:
-        """Log-probabilities and, without a gradient, entropies; logits live for one chunk of tokens at a time."""
+        """Log-probabilities and entropies; logits live for one chunk of tokens at a time."""
         state_NH, token_N = hidden_BTH.flatten(0, 1), response_BT.flatten()
         each = max(16, LOGIT_BYTES // (4 * self.runner.vocabulary))
         parts = [
@@ -112,8 +112,8 @@ class SharedPrompts:
     def _chunk(self, state_NH: Tensor, token_N: Tensor, entropies: bool) -> tuple[Tensor, Tensor]:
         log_NV = torch.log_softmax(self.runner.head(state_NH).float() / self.temperature, -1)
         chosen_N = log_NV.gather(1, token_N[:, None])[:, 0]
-        with torch.no_grad():
-            entropy_N = -(log_NV.exp() * log_NV).sum(-1) if entropies else torch.zeros_like(chosen_N)
+        # With its gradient: an entropy bonus, TRL's or ours, is made of it.
+        entropy_N = -(log_NV.exp() * log_NV).sum(-1) if entropies else torch.zeros_like(chosen_N)
         return chosen_N, entropy_N
 
 
