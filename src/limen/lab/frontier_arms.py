@@ -60,6 +60,7 @@ _TABLE = (
     Arm("nll-0.2", "GRPO + forward KL nll .2", _kl(0.2), seen=FINAL),
     Arm("nll-0.5", "GRPO + forward KL nll .5", _kl(0.5)),
     Arm("nll-1", "GRPO + forward KL nll 1", _kl(1.0)),
+    Arm("nll-2", "GRPO + forward KL nll 2", _kl(2.0)),
     Arm("nll-0.5-few", "the same as nll-0.5, 1 stored response a problem", _kl(0.5, kl_samples=1), {"base_n": 1}),
     Arm("nll-1-few", "the same as nll-1, 1 stored response a problem", _kl(1.0, kl_samples=1), {"base_n": 1}),
     Arm("nll-2-few", "the same as nll-1-few, nll 2", _kl(2.0, kl_samples=1), {"base_n": 1}),
@@ -80,6 +81,7 @@ _TABLE = (
     Arm("nll-rising", "GRPO + nll .2, for the last third nll 1", _kl(0.2, schedule=_then(2 / 3, forward_kl_beta=1.0))),
     Arm("nll-falling", "GRPO + nll 1, for the last third nll .2", _kl(1.0, schedule=_then(2 / 3, forward_kl_beta=0.2))),
     Arm("gate-nll-0.2", "soft gate (1 - p) + nll .2", _kl(0.2, "soft_gate")),
+    Arm("gate-nll-1", "soft gate (1 - p) + nll 1", _kl(1.0, "soft_gate")),
     Arm(
         "gate-nll-0.5-few",
         "soft gate (1 - p) + nll .5, 1 stored response a problem",
@@ -88,6 +90,7 @@ _TABLE = (
     ),
     Arm("pass-k", "pass@4 training", {"name": "pass_k", "pass_k": 4}, seen=FINAL),
     Arm("pass-k-nll-0.2", "pass@4 training + nll .2", _kl(0.2, "pass_k", pass_k=4)),
+    Arm("pass-2-nll-0.5", "pass@2 training + nll .5", _kl(0.5, "pass_k", pass_k=2)),
     Arm("dapo-nll-0.5", "DAPO + forward KL nll .5", _kl(0.5, "dapo")),
     Arm("dapo-nll-1", "DAPO + forward KL nll 1", _kl(1.0, "dapo")),
     Arm(
