@@ -36,10 +36,8 @@ def test_nothing_runs_and_the_page_stays_usable(watched, hostile_file):
     page = tab.goto(hostile_file)
     for row in range(page.locator("#explorer .list tbody tr").count()):
         page.locator("#explorer .list tbody tr").nth(row).click()
-        page.wait_for_function(
-            f"document.querySelectorAll('#explorer .list tbody tr')[{row}].getAttribute('aria-selected') === 'true'"
-            " && document.querySelector('.detail .resp')"
-        )
+        page.wait_for_selector(f"#explorer .list tbody tr:nth-child({row + 1})[aria-selected=true]")
+        page.wait_for_selector(".detail .resp")
     assert page.evaluate("window.pwned") is None
     assert tab.errors == []
     assert len(tab.requests) == 1

@@ -44,9 +44,7 @@ def test_texts_beside_the_page_are_read_on_demand(watched, tmp_path):
     assert len(tab.requests) == 1
     for i in range(0, 40, 13):
         page.locator("#explorer .list tbody tr").nth(i).click()
-        page.wait_for_function(
-            f"document.querySelectorAll('#explorer tbody tr')[{i}].getAttribute('aria-selected') === 'true'"
-        )
+        page.wait_for_selector(f"#explorer .list tbody tr:nth-child({i + 1})[aria-selected=true]")
         page.wait_for_selector(".detail .resp")
     assert all("/report_files/chunk-" in r for r in tab.requests[1:])
     assert tab.errors == []
