@@ -12,6 +12,7 @@ Each part runs in a process of its own, so that one that fails is reported and t
     graphs     limen's transformers engine, decoding=graphs (what auto takes on a GPU)
     compile    the same with the forward pass through torch.compile
     vllm       vLLM through limen, drawn by limen's rule: a response is a function of its seed
+    vllm-kernel  the same, each draw one Triton kernel (LIMEN_VLLM_DRAW=kernel)
     vllm-seeds vLLM through limen, drawn by vLLM's own seeded generators
     bare       vLLM's `LLM.generate`, no seeds, nothing of limen
 """
@@ -28,7 +29,7 @@ import tempfile
 import time
 from pathlib import Path
 
-PARTS = ["generate", "graphs", "vllm", "bare", "plain", "compile", "vllm-seeds", "static"]
+PARTS = ["generate", "graphs", "vllm", "bare", "plain", "compile", "vllm-kernel", "vllm-seeds", "static"]
 SIZES = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads")
 SHAPES = {
     name: {**dict(zip(SIZES, sizes)), "vocab_size": words}
@@ -151,6 +152,7 @@ def limen_engine(args: argparse.Namespace):
     if args.part.startswith("vllm"):
         from limen.engines.vllm import VLLMEngine
 
+        os.environ["LIMEN_VLLM_DRAW"] = "kernel" if args.part == "vllm-kernel" else "torch"
         draws = "vllm" if args.part == "vllm-seeds" else "limen"
         return VLLMEngine.load(args.folder, None, draws=draws, max_model_len=256)
     from limen.engines.hf import TransformersEngine

@@ -19,7 +19,7 @@ def version(name):
 print({n: version(n) for n in ("vllm", "torch", "transformers")},
       torch.cuda.get_device_name(0) if torch.cuda.is_available() else "no CUDA device")
 PY
-  for file in tests/gpu/test_engines_graphs.py tests/gpu/test_engines_vllm.py tests/gpu/test_engines_vllm_server.py; do
+  for file in tests/gpu/test_engines_{graphs,draw_kernel,vllm,vllm_server}.py; do
     echo "== $file"
     timeout "${LIMEN_SECONDS:-190}" python3 -m pytest -m gpu "$file" -v -rs --no-header --color=no -p no:cacheprovider 2>&1 |
       grep -v -E "^(INFO|WARNING|DEBUG|\(Engine)" | tail -n 120

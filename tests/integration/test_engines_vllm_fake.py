@@ -10,6 +10,7 @@ import fake_vllm
 from limen.config import SampleSettings
 from limen.engines import exact
 from limen.engines.draw import draw, uniforms
+from limen.engines.slot_draw import draw_static
 from limen.errors import ConfigError, MissingExtra, ModelError
 from limen.types import SamplingParams
 
@@ -131,6 +132,55 @@ def test_requests_of_others_are_left_alone(subject):
     left = processor.apply(logits.clone())
     assert torch.equal(left[0], logits[0])
     assert torch.isinf(left[1]).sum().item() == 8
+
+
+def drawing(kinds, kernel):
+    """A processor with one request of each kind (temperature, top_p, top_k), and the rows its kernel was given."""
+    from limen.engines.vllm_draw import SeededDraw
+
+    processor, given = SeededDraw(None, torch.device("cpu"), False), []
+
+    def watched(logits, rows, u, temperature):
+        given.extend(rows.tolist())
+        kernel(logits, rows, u, temperature)
+
+    processor.kernel = watched
+    params = [fake_vllm.SamplingParams(extra_args={"limen": [seed, *kind]}) for seed, kind in enumerate(kinds)]
+    processor.update_state(([], [(i, p, (), [0] * i) for i, p in enumerate(params)], []))
+    return processor, given
+
+
+KINDS = [(1.0, 1.0, 0), (0.0, 1.0, 0), (1.0, 1.0, 0), (0.7, 1.0, 0), (1.0, 0.9, 0), (1.0, 1.0, 3)]
+
+
+def by_torch(logits):
+    processor, _ = drawing(KINDS, None)
+    processor.kernel = None
+    return processor.apply(logits.clone())
+
+
+def test_the_kernel_gets_the_plain_draws_and_torch_the_others(subject):
+    def kernel(logits, rows, u, temperature):
+        tokens, *_ = draw_static(logits[rows], u, SamplingParams(temperature=temperature))
+        logits[rows] = float("-inf")
+        logits[rows, tokens] = 0.0
+
+    logits = torch.randn(len(KINDS), 50)
+    processor, given = drawing(KINDS, kernel)
+    assert torch.equal(processor.apply(logits.clone()), by_torch(logits))
+    assert sorted(given) == [0, 2, 3]
+
+
+def test_a_kernel_that_does_not_run_here_is_said_once_and_torch_draws(subject, caplog):
+    def kernel(*_):
+        raise RuntimeError("no compiler")
+
+    logits = torch.randn(len(KINDS), 50)
+    processor, given = drawing(KINDS, kernel)
+    for _ in range(2):
+        assert torch.equal(processor.apply(logits.clone()), by_torch(logits))
+    assert len(given) == 2
+    assert [record.message.count("no compiler") for record in caplog.records] == [1]
 
 
 def test_vllm_s_own_seeds(subject):

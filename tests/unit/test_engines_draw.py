@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy import stats
 
-from limen.engines.draw import NUCLEUS, draw, token_logprobs, uniforms
+from limen.engines.draw import NUCLEUS, draw, token_logprobs, uniforms, uniforms_at
 from limen.engines.exact import shape
 from limen.errors import ModelError
 from limen.types import SamplingParams, derive_seed
@@ -21,6 +21,14 @@ def test_uniforms_are_the_splitmix64_sequence():
         want = [(v >> 11) / 2**53 for v in values]
         assert uniforms([seed], 0, 3)[0].tolist() == want
         assert uniforms([seed], 2, 1)[0].tolist() == want[2:]
+
+
+def test_uniforms_at_any_place_are_those_of_the_sequence():
+    seeds = np.array([0, 7, 1234567, 2**64 - 1], dtype=np.uint64)
+    positions = np.array([5, 0, 2, 3])
+    want = [uniforms([seed], int(position), 1)[0, 0] for seed, position in zip(seeds, positions)]
+    assert uniforms_at(seeds, positions).tolist() == want
+    assert len(set(want)) == 4
 
 
 def test_uniforms_are_uniform_along_and_across_seeds():

@@ -29,14 +29,18 @@ def uniforms(seeds: Sequence[int] | NDArray[np.uint64], start: int, count: int) 
     The splitmix64 sequence of each seed (Steele, Lea, Flood 2014), entered at any position without the ones before.
     """
     seeds_B = np.asarray(seeds, dtype=np.uint64)
-    steps_T = np.arange(start + 1, start + count + 1, dtype=np.uint64)
+    return uniforms_at(seeds_B[:, None], np.arange(start, start + count)[None, :])
+
+
+def uniforms_at(seeds: NDArray[np.uint64], positions: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The uniform number of each (seed, token position); any two shapes that broadcast."""
     with np.errstate(over="ignore"):
-        z = seeds_B[:, None] + steps_T[None, :] * _GOLDEN
+        z = seeds + (positions + 1).astype(np.uint64) * _GOLDEN
         z = (z ^ (z >> np.uint64(30))) * _MIX_1
         z = (z ^ (z >> np.uint64(27))) * _MIX_2
     z = z ^ (z >> np.uint64(31))
-    u_BT: NDArray[np.float64] = (z >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    return u_BT
+    u: NDArray[np.float64] = (z >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return u
 
 
 def draw(logits_BV: torch.Tensor, u_B: torch.Tensor, params: SamplingParams) -> tuple[torch.Tensor, torch.Tensor]:
