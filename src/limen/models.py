@@ -58,7 +58,7 @@ def load_model(
     source = resolve_model(name)
     tokenizer = load_tokenizer(name, trust_remote_code)
     base, adapter = adapter_base(source)
-    with _model_errors(name), _quiet():
+    with model_errors(name), _quiet():
         model = AutoModelForCausalLM.from_pretrained(base, dtype=kind, trust_remote_code=trust_remote_code)
         if adapter:
             from peft import PeftModel
@@ -82,7 +82,7 @@ def load_tokenizer(name: str | Path, trust_remote_code: bool = False) -> Any:
             f"{name} has no tokenizer (none of {', '.join(_TOKENIZER_FILES)} in it): save the tokenizer into the same "
             "folder with tokenizer.save_pretrained(folder)"
         )
-    with _model_errors(name):
+    with model_errors(name):
         return AutoTokenizer.from_pretrained(source, trust_remote_code=trust_remote_code)
 
 
@@ -130,7 +130,7 @@ def _smollm2_folder() -> Path:
     file, version = _smollm2_gguf()
     target = cache_folder() / f"smollm2-{version}"
     if not (target / "config.json").exists():
-        with _model_errors("smollm2"):
+        with model_errors("smollm2"):
             _convert_gguf(file, target)
     return target
 
@@ -245,7 +245,7 @@ def _quiet() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _model_errors(name: str | Path) -> Iterator[None]:
+def model_errors(name: str | Path) -> Iterator[None]:
     """What transformers raises for a model that cannot be had, as one clear `ModelError`."""
     from safetensors import SafetensorError
 

@@ -12,6 +12,7 @@ from limen.lab.frontier import collect, place, read_all, steps_for
 from limen.lab.frontier_arms import ARMS, EXPLORE, FINAL, check_seeds, pick
 from limen.lab.frontier_page import rows, write_page
 from limen.lab.frontier_rule import prize
+from limen.lab.mixing import training_of
 from limen.lab.slices import in_slice, pack, small_file, unpack
 from limen.measure import CountTable
 from limen.train.settings import parse_settings
@@ -46,9 +47,27 @@ def test_shares_of_a_schedule_follow_the_length_of_the_training():
 
 def test_names_are_picked_once_with_grpo_first():
     assert [a.name for a in pick("nll-1,self,nll-1")] == ["grpo", "nll-1", "self"]
-    assert len(pick("all")) == len(ARMS) == 28
+    assert len(pick("all")) == len(ARMS) == 37
     with pytest.raises(ConfigError, match="unknown arm 'nll-7'"):
         pick("grpo,nll-7")
+
+
+def test_an_arm_between_base_and_policy_is_its_parent_s_training():
+    arm, parent = ARMS["k3-1-mix-0.8"], ARMS["k3-1"]
+    assert (arm.parent, arm.share) == ("k3-1", 0.8)
+    assert arm.settings(200) == parent.settings(200)
+    assert [a.name for a in pick("k3-1-mix-0.8,nll-1")] == ["grpo", "k3-1", "nll-1", "k3-1-mix-0.8"]
+    assert all(ARMS[a.parent].parent is None for a in ARMS.values() if a.parent)
+
+
+def test_a_finished_training_of_the_parent_is_used_and_any_other_is_not(tmp_path):
+    assert training_of(tmp_path, "k3-1-mix-0.8", "k3-1") == "k3-1-mix-0.8"
+    (tmp_path / "train-k3-1" / "checkpoint-50").mkdir(parents=True)
+    assert training_of(tmp_path, "k3-1-mix-0.8", "k3-1") == "k3-1-mix-0.8"
+    (tmp_path / "train-k3-1" / "model").mkdir()
+    (tmp_path / "train-k3-1" / "model" / "config.json").write_text("{}")
+    assert training_of(tmp_path, "k3-1-mix-0.8", "k3-1") == "k3-1"
+    assert training_of(tmp_path, "k3-1", None) == "k3-1"
 
 
 def test_seeds_of_exploration_and_of_the_final_table_are_apart():

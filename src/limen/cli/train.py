@@ -1,4 +1,4 @@
-"""`limen train`."""
+"""`limen train` and `limen interpolate`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import typer
 
 
 def register(app: typer.Typer) -> None:
-    """Add `limen train`, and the studies of training to `limen lab`."""
+    """Add both, and the studies of training to `limen lab`."""
     from limen.cli import lab, lab_training
 
     app.command("train")(train)
+    app.command("interpolate")(interpolate)
     lab_training.register(lab.lab)
 
 
@@ -50,6 +51,24 @@ def train(
         return
     run = _with_progress(settings, resume)
     typer.echo(f"trained {settings.policy}: model in {run.path / 'model'}, metrics in {run.path / 'metrics.jsonl'}")
+
+
+def interpolate(
+    base: Annotated[str, typer.Argument(help="The model that was trained: `tiny`, a folder, a hub name.")],
+    policy: Annotated[str, typer.Argument(help="What came out of it, such as RUN/model or a LoRA adapter.")],
+    out: Annotated[Path, typer.Option(help="New folder for the model.")],
+    share: Annotated[float, typer.Option(help="Of the way from the base (0) to the policy (1).")] = 0.8,
+    dtype: Annotated[
+        str | None, typer.Option(help="float32, bfloat16 or float16; the policy's own if not said.")
+    ] = None,
+    trust_remote_code: Annotated[bool, typer.Option("--trust-remote-code", help="Run the models' own code.")] = False,
+) -> None:
+    """A model whose weights lie part of the way from a base to a policy that was trained from it."""
+    from limen.interpolation import interpolate as make
+
+    typer.echo(
+        f"wrote {make(base, policy, share, out, dtype, trust_remote_code)}; next: limen sample --model {out} ..."
+    )
 
 
 def _with_progress(settings: Any, resume: bool) -> Any:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from limen.errors import ConfigError, DataError
 from limen.lab.frontier_arms import ARMS, Arm
+from limen.lab.mixing import training_of, weights_of
 from limen.lab.policies import Study, sample_policy, train_policy
 from limen.lab.slices import SMALL, counts_json, counts_table, in_slice, pack, small_file
 from limen.provenance import provenance
@@ -112,10 +113,12 @@ def _train(study: Study, arm: Arm, seed: int, budget: str, steps: int, more: Map
 
     name = run_name(arm.name, budget)
     settings = {**arm.settings(steps), "record_rollouts": False, "grad_ratio_steps": 0, **more}
-    trained = train_policy(study, name, seed, settings)
+    folder = study.out / f"seed-{seed}"
+    parent = run_name(arm.parent, budget) if arm.parent else None
+    trained = train_policy(study, training_of(folder, name, parent), seed, settings)
     info = Run.open(trained).info
-    run = study.out / f"seed-{seed}" / name
-    sample_policy(study, run, str(trained / "model"), name, step=int(info["steps_done"]), logprobs=False)
+    run, model = folder / name, weights_of(arm, study.base, trained, folder / f"model-{name}")
+    sample_policy(study, run, str(model), name, step=int(info["steps_done"]), logprobs=False)
     spent = info["counters"]
     doc = {
         "arm": arm.name, "seed": seed, "budget": budget, "steps": info["steps_done"], "settings": settings,
@@ -196,19 +199,29 @@ def run_frontier(
     end = None if seconds is None else time.monotonic() + seconds - RESERVE
     prepare(study)
     for budget in budgets:
-        todo = [(a, s) for s in seeds for a in arms if not place(study.out, a.name, s, budget).exists()]
-        if budget == "tokens":
-            todo = [(a, s) for a, s in todo if _ready(study.out, a.name, s)]
-        if jobs == 1 and end is None:
-            for arm, seed in todo:
-                run_one(study, arm, seed, budget)
-            continue
-        shared = [sys.executable, "-m", "limen", "lab", "frontier", *study.options(), "--budgets", budget]
-        commands = {f"{a.name} {s}": [*shared, "--only", a.name, "--seeds", str(s)] for a, s in todo}
-        found = in_slice(commands, jobs, None if end is None else end - time.monotonic())
-        counts = {k: list(found.values()).count(k) for k in ("done", "failed", "cut", "waiting")}
-        print(f"at equal {budget}: " + ", ".join(f"{v} {k}" for k, v in counts.items()), file=sys.stderr, flush=True)
+        for own in ([a for a in arms if a.parent is None], [a for a in arms if a.parent is not None]):
+            _run_budget(study, own, seeds, jobs, end, budget)
     return write_page(study.out)
+
+
+def _run_budget(
+    study: Study, arms: Sequence[Arm], seeds: Sequence[int], jobs: int, end: float | None, budget: str
+) -> None:
+    """What is not finished of these arms at one budget. Arms with a parent come after it, for its weights."""
+    todo = [(a, s) for s in seeds for a in arms if not place(study.out, a.name, s, budget).exists()]
+    if budget == "tokens":
+        todo = [(a, s) for a, s in todo if _ready(study.out, a.name, s)]
+    if not todo:
+        return
+    if jobs == 1 and end is None:
+        for arm, seed in todo:
+            run_one(study, arm, seed, budget)
+        return
+    shared = [sys.executable, "-m", "limen", "lab", "frontier", *study.options(), "--budgets", budget]
+    commands = {f"{a.name} {s}": [*shared, "--only", a.name, "--seeds", str(s)] for a, s in todo}
+    found = in_slice(commands, jobs, None if end is None else end - time.monotonic())
+    counts = {k: list(found.values()).count(k) for k in ("done", "failed", "cut", "waiting")}
+    print(f"at equal {budget}: " + ", ".join(f"{v} {k}" for k, v in counts.items()), file=sys.stderr, flush=True)
 
 
 def _ready(out: Path, arm: str, seed: int) -> bool:

@@ -22,13 +22,17 @@ KL: dict[str, Any] = {"forward_kl_beta": 0.2, "kl_samples": 2}
 @dataclass(frozen=True)
 class Arm:
     """`algorithm`: settings of the algorithm; `train`: other settings of the training that it changes. `seen`: seeds
-    on which earlier studies of the same recipe have shown this very arm (docs/results/methods.md)."""
+    on which earlier studies of the same recipe have shown this very arm (docs/results/methods.md). `parent`: the arm
+    whose trained weights this one takes, at `share` of their way from the base (`limen.interpolation`); itself it
+    trains nothing."""
 
     name: str
     words: str
     algorithm: Mapping[str, Any]
     train: Mapping[str, Any] = field(default_factory=dict)
     seen: tuple[int, ...] = ()
+    parent: str | None = None
+    share: float = 1.0
 
     def settings(self, steps: int) -> dict[str, Any]:
         """What `train_policy` puts over the recipe, for a training of `steps`."""
@@ -52,7 +56,7 @@ def _then(at: float, **values: Any) -> list[dict[str, Any]]:
     return [{"at": at, "set": values}]
 
 
-_TABLE = (
+_TRAINED = (
     Arm("grpo", "GRPO", {"name": "grpo"}, seen=FINAL),
     Arm("self", "greedy filter, forward KL nll .2", DEMO["self"], seen=FINAL),
     Arm("self-refill", "the same, with refill", {**DEMO["self"], "refill": True}),
@@ -100,16 +104,31 @@ _TABLE = (
         {"base_n": 1},
     ),
 )
-ARMS: dict[str, Arm] = {arm.name: arm for arm in _TABLE}
+SHARES = (0.9, 0.8, 0.6)
+MIXED = ("grpo", "nll-0.5", "k3-1")
+"""Arms whose weights are also looked at part of the way from the base."""
+
+
+def mixed(arm: Arm, share: float) -> Arm:
+    """The arm's trained policy at `share` of the way from the base's weights."""
+    words = f"{arm.name}, weights at {share:g} of their way from the base"
+    return Arm(f"{arm.name}-mix-{share:g}", words, arm.algorithm, arm.train, parent=arm.name, share=share)
+
+
+ARMS: dict[str, Arm] = {arm.name: arm for arm in _TRAINED}
+ARMS |= {made.name: made for name in MIXED for share in SHARES for made in [mixed(ARMS[name], share)]}
 
 
 def pick(names: str) -> list[Arm]:
-    """`all`, or names with commas between; GRPO is always among them, since the prize is measured from it."""
+    """`all`, or names with commas between; GRPO is always among them, since the prize is measured from it, and so is
+    the parent of every arm that has one. Parents come first."""
     wanted = list(ARMS) if names == "all" else [x.strip() for x in names.split(",")]
     unknown = [x for x in wanted if x not in ARMS]
     if unknown:
         raise ConfigError(f"unknown arm '{unknown[0]}': expected some of {', '.join(ARMS)}")
-    return [ARMS[x] for x in dict.fromkeys(["grpo", *wanted])]
+    parents = [p for x in wanted if (p := ARMS[x].parent)]
+    found = [ARMS[x] for x in dict.fromkeys(["grpo", *parents, *wanted])]
+    return sorted(found, key=lambda arm: arm.parent is not None)
 
 
 def check_seeds(seeds: Sequence[int], explore: bool) -> None:

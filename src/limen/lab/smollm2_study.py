@@ -17,6 +17,7 @@ from typing import Any
 
 from limen.errors import ConfigError
 from limen.lab.frontier_arms import ARMS
+from limen.lab.mixing import training_of, weights_of
 from limen.lab.policies import Study, sample_policy, train_policy
 from limen.lab.slices import SMALL, counts_json, in_slice, pack, small_file
 from limen.lab.smollm2_tasks import MAX_TOKENS, STOP, answers_of, commonest, pooled_guess, write_problems
@@ -151,11 +152,14 @@ def run_one(s: SmolStudy, method: str, seed: int) -> None:
         "record_rollouts": False, "probe": {"run": str(s.out / "probe"), "every": s.every},
         **algorithm(method, s.study.steps),
     }  # fmt: skip
-    trained = train_policy(s.study, method, seed, settings)
+    arm = ARMS.get(method)
+    name = training_of(run.parent, method, arm.parent if arm else None)
+    trained = train_policy(s.study, name, seed, settings)
     for folder in trained.glob("checkpoint-*"):  # 1.6 GB each, and not needed any more
-        shutil.rmtree(folder)
+        shutil.rmtree(folder, ignore_errors=True)
     info = Run.open(trained).info
-    sample(s, run, str(trained / "model"), method, step=int(info["steps_done"]))
+    model = weights_of(arm, s.study.base, trained, run.with_name(f"model-{method}"))
+    sample(s, run, str(model), method, step=int(info["steps_done"]))
     doc = {"method": method, "seed": seed, "counts": counts_json(run), "study": s.describe(),
            "steps": info["steps_done"], "counters": info["counters"], "settings": settings,
            "provenance": provenance()}  # fmt: skip
@@ -176,8 +180,11 @@ def run_study(
     todo = [(m, x) for x in seeds for m in methods if not small_file(s.out / f"seed-{x}" / m).exists()]
     if todo:
         make_probe(s)
-    commands = {f"{m} {x}": [*command, "--only", m, "--seeds", str(x)] for m, x in todo}
-    found = in_slice(commands, jobs, None if end is None else end - time.monotonic())
+    found: dict[str, str] = {}
+    for later in (False, True):  # arms that take another's weights come after it
+        part = [(m, x) for m, x in todo if (m in ARMS and ARMS[m].parent is not None) == later]
+        commands = {f"{m} {x}": [*command, "--only", m, "--seeds", str(x)] for m, x in part}
+        found |= in_slice(commands, jobs, None if end is None else end - time.monotonic())
     for word in ("done", "failed", "cut", "waiting"):
         names = [name for name, state in found.items() if state == word]
         print(f"{word}: {', '.join(names) or 'none'}", file=sys.stderr, flush=True)
