@@ -1,6 +1,7 @@
 """Programs of a model in a sandbox: right, wrong, and hostile."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,43 @@ def test_capabilities_are_gone():
     assert kind is not None
     finished = sandbox.run_program(program, b"", kind, sandbox.Limits())
     assert int(finished.output, 16) == 0
+
+
+FORKS = """
+import os, subprocess, sys, threading, time
+started = 0
+try:
+    for _ in range(100):
+        if os.fork() == 0:
+            time.sleep(20)
+        started += 1
+except OSError as e:
+    print(type(e).__name__)
+for way in (lambda: subprocess.Popen(["/bin/true"]), lambda: os.posix_spawn("/bin/true", ["true"], {}), os.forkpty):
+    try:
+        way()
+        started += 1
+    except OSError:
+        pass
+found = []
+thread = threading.Thread(target=lambda: found.append(1))
+if not started:
+    thread.start()
+    thread.join()
+print(started, len(found) or started)
+"""
+
+
+@pytest.mark.parametrize("kind", ["bwrap", "unshare", "off"])
+def test_a_program_cannot_fill_the_machine_with_processes(kind):
+    if kind != "off" and not (shutil.which(kind) and sandbox._holds(kind)):
+        pytest.skip(f"{kind} does not work on this machine")
+    finished = sandbox.run_program(FORKS, b"", kind, sandbox.Limits(processes=16))
+    refused, numbers = finished.output.decode().split("\n")[:2]
+    assert refused == "BlockingIOError"
+    started, threads = map(int, numbers.split())
+    assert started <= 16
+    assert threads > 0
 
 
 def test_without_a_sandbox_it_refuses(monkeypatch):

@@ -32,7 +32,8 @@ _INIT = Path(__file__).with_name("sandbox_init.py")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`seconds` of processor time, and twice as many of wall-clock time."""
+    """`seconds` of processor time, and twice as many of wall-clock time. The kernel does not hold the machine's root
+    to a number of `processes`: for root a program may start threads, but no process at all."""
 
     seconds: float = 4.0
     memory_mb: int = 512
