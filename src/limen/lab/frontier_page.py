@@ -204,9 +204,11 @@ def _over_budget(runs: Sequence[Finished]) -> list[str]:
 
 def figure(draws: Sequence[CountTable], found: Sequence[Row], out: Path) -> list[Path]:
     """pass@1 against pass@n, a panel for each role and budget: crosses are 95% t intervals over seeds (where few)."""
-    from limen.dynamics.figures import legend, save
+    from limen.dynamics.figures import legend, save, style
 
     panels = list(dict.fromkeys((r.role, r.budget) for r in found))
+    arms = sorted({r.arm for r in found}, key=lambda a: (list(ARMS).index(a) if a in ARMS else len(ARMS), a))
+    colours = {arm: style(i)[0] for i, arm in enumerate(arms)}
 
     def draw(fig: Figure) -> None:
         wide = min(2, len(panels))
@@ -216,7 +218,8 @@ def figure(draws: Sequence[CountTable], found: Sequence[Row], out: Path) -> list
         for ax in axes[len(panels) :]:
             ax.set_visible(False)
         for ax, (kind, budget) in zip(axes, panels, strict=False):
-            _panel(ax, draws, [r for r in found if (r.role, r.budget) == (kind, budget)], f"{kind}, equal {budget}")
+            part = [r for r in found if (r.role, r.budget) == (kind, budget)]
+            _panel(ax, draws, part, f"{kind}, equal {budget}", colours)
         legend(fig, list(axes))
 
     points = [
@@ -227,8 +230,8 @@ def figure(draws: Sequence[CountTable], found: Sequence[Row], out: Path) -> list
     return save("frontier", draw, points, out)
 
 
-def _panel(ax: Any, draws: Sequence[CountTable], part: Sequence[Row], title: str) -> None:
-    from limen.dynamics.figures import style, titled
+def _panel(ax: Any, draws: Sequence[CountTable], part: Sequence[Row], title: str, colours: Mapping[str, str]) -> None:
+    from limen.dynamics.figures import titled
     from limen.measure import pass_at_k
     from limen.report.figures import INK
 
@@ -249,9 +252,9 @@ def _panel(ax: Any, draws: Sequence[CountTable], part: Sequence[Row], title: str
     crowded = len(part) > CROWDED
     for r in part:
         half = [[max(0.0, v[0] - v[1])] if v[1] == v[1] else [0.0] for v in (r.one, r.most)]
-        colour = style(list(ARMS).index(r.arm) if r.arm in ARMS else 0)[0]
         whiskers = {} if crowded else {"xerr": half[0], "yerr": half[1]}
-        ax.errorbar(r.one[0], r.most[0], **whiskers, color=colour, marker="o", markersize=3, linewidth=0.7, alpha=0.85)
+        ax.errorbar(r.one[0], r.most[0], **whiskers, color=colours[r.arm], marker="o", markersize=3,
+                    linewidth=0.7, alpha=0.85)  # fmt: skip
     _labels(ax, {r.arm: (r.one[0], r.most[0]) for r in part}, -2 if crowded else 3)
     titled(ax, title + (f" (far below: {', '.join(low)})" if low else ""), f"pass@{k}", "pass@1")
 
