@@ -23,6 +23,7 @@ import argparse
 import json
 import os
 import random
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -97,6 +98,17 @@ def main() -> None:
         run(args, engine, way, seed=78)
         (out / f"trace-{way}.txt").write_text(rpc(end_trace)[0])
     report(args, out, rows)
+    end()
+
+
+def end() -> None:
+    """Leave at once: after a profile vLLM's process may wait at its end for good."""
+    import psutil
+
+    sys.stdout.flush()
+    for child in psutil.Process().children(recursive=True):
+        child.kill()
+    os._exit(0)
 
 
 def measure(args: argparse.Namespace, engine: Any, ways: list[str]) -> dict[str, dict[str, list[float]]]:
