@@ -13,6 +13,7 @@ import torch
 import yaml
 
 from limen.errors import ConfigError
+from limen.models import load_model
 from limen.store import Run
 from limen.train import TrainSettings, train
 from limen.train.run import open_run
@@ -172,3 +173,17 @@ def test_checkpoints_of_other_trainers_are_left_alone(tmp_path):
     (theirs / "model.safetensors").write_bytes(b"weights")
     trainer(tmp_path, tiny_model(), rows(), algorithm="grpo", max_steps=1).train()
     assert (theirs / "model.safetensors").read_bytes() == b"weights"
+
+
+def test_a_share_of_the_way_is_kept_beside_the_policy_as_trained_and_made_again_after_more_steps(tmp_path):
+    values = {**SMALL, "algorithm": "grpo", "optimiser": {"lr": 1e-3, "schedule": "constant"}}
+    plain = train(TrainSettings(**values | {"steps": 4}, out=str(tmp_path / "plain")))
+    mixed = values | {"weights_share": 0.6, "out": str(tmp_path / "mixed")}
+    for steps in (2, 4):
+        run = train(TrainSettings(**mixed | {"steps": steps}))
+    base, whole = (load_model(m, "cpu", "float32").model.state_dict() for m in ("tiny", plain.path / "model"))
+    kept = load_model(run.path / "model-trained", "cpu", "float32").model.state_dict()
+    for name, tensor in load_model(run.path / "model", "cpu", "float32").model.state_dict().items():
+        assert torch.equal(kept[name], whole[name])
+        torch.testing.assert_close(tensor, 0.4 * base[name] + 0.6 * whole[name], rtol=0, atol=1e-7)
+    assert any(not torch.equal(base[name], whole[name]) for name in base)

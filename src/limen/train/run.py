@@ -34,7 +34,8 @@ def train(settings: TrainSettings, resume: bool | None = None, progress: Progres
 
     `resume` None: go on if the folder holds a run with the same settings, else start; True: there must be one; False:
     there must be none. A run that was killed goes on from its last whole checkpoint, to the same weights bit for bit
-    on the CPU. The trained model is in `RUN/model`.
+    on the CPU. The trained model is in `RUN/model`; with `weights_share` below 1 that is the mixed one, and the policy
+    as trained is in `RUN/model-trained`.
 
     Raises `ConfigError` where the folder holds a run with other settings, `DataError`, `ModelError`.
     """
@@ -52,8 +53,8 @@ def train(settings: TrainSettings, resume: bool | None = None, progress: Progres
         if progress is not None:
             trainer.listeners.append(progress)
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-        save_model(trainer, run.path / "model", loaded.tokenizer)
-    return on_main_first(settings, lambda: _finish(trainer, run.path), lambda: Run.open(run.path))
+        save_model(trainer, run.path / _trained(settings), loaded.tokenizer)
+    return on_main_first(settings, lambda: _finish(settings, trainer, run.path), lambda: Run.open(run.path))
 
 
 def _spent(settings: TrainSettings, run: Run) -> bool:
@@ -90,8 +91,18 @@ def _begin(settings: TrainSettings, run: Run, problems: list[Problem], prompts: 
         run.write_problems(problems, prompts)
 
 
-def _finish(trainer: Any, path: Path) -> Run:
+def _trained(settings: TrainSettings) -> str:
+    """Folder in the run of the policy as trained."""
+    return "model" if settings.weights_share == 1 else "model-trained"
+
+
+def _finish(settings: TrainSettings, trainer: Any, path: Path) -> Run:
     run = Run.open(path)
+    if settings.weights_share < 1:
+        from limen.interpolation import interpolate
+
+        shutil.rmtree(path / "model", ignore_errors=True)
+        interpolate(settings.model, path / _trained(settings), settings.weights_share, path / "model")
     run.info["steps_done"] = trainer.state.global_step
     run.info["counters"] = dict(trainer.counters)
     run.finish()
@@ -144,7 +155,7 @@ def _changed(before: Mapping[str, Any], now: Mapping[str, Any], inside: str = ""
 
 def _begun(path: Path) -> bool:
     """Whether the run has made anything that other settings would contradict."""
-    made = ("metrics.jsonl", "rollouts", "base", "model")
+    made = ("metrics.jsonl", "rollouts", "base", "model", "model-trained")
     return any((path / m).exists() for m in made) or any(path.glob("checkpoint-*"))
 
 

@@ -146,6 +146,9 @@ class TrainSettings(Settings):
     token_budget: Count | None = None
     """Training ends after the step that brings the generated tokens to this (groups, screening and the stored base
     responses), if `steps` did not end it before. The schedule of the learning rate still runs over `steps`."""
+    weights_share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """How far on the way from the base to the policy as trained the run's model lies (WiSE-FT, `limen interpolate`).
+    Below 1 the latter is in RUN/model-trained. The training knows nothing of it."""
     save_steps: Count = 100
     keep_checkpoints: Count = 2
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
