@@ -211,6 +211,21 @@ def test_rows_say_who_wins_and_on_which_seeds_an_arm_was_chosen(tmp_path):
     assert json.loads(page[1])["counts"]["nll-1 updates 1"] == [8] * 40 + [1] * 60
 
 
+def test_another_k_judges_by_it_and_one_beyond_the_samples_is_refused(tmp_path):
+    make_study(tmp_path)
+    by_8, by_4 = ({(r.role, r.budget, r.arm): r for r in rows(*read_all(tmp_path), k)} for k in (None, 4))
+    key = ("final", "updates", "nll-1")
+    assert by_4[key].one == by_8[key].one
+    assert by_8[key].most[0] == 1.0
+    assert by_4[key].most[0] == pytest.approx((40 * 1 + 60 * 0.5) / 100)  # c of 8: 8, and 1 (4 of 8 places)
+    page = write_page(tmp_path, 4)
+    assert "pass@4" in page
+    assert "pass@8" not in page
+    assert json.loads((tmp_path / "frontier.json").read_text())["k"] == 4
+    with pytest.raises(ConfigError, match="k = 9"):
+        write_page(tmp_path, 9)
+
+
 def test_runs_of_two_studies_in_one_folder_are_refused(tmp_path):
     make_study(tmp_path)
     file = place(tmp_path, "self", 0, "updates")

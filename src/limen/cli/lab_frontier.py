@@ -25,6 +25,9 @@ def frontier(
     seconds: Seconds = None,
     steps: Steps = 200,
     n: Annotated[int, typer.Option("-n", min=1, help="Samples of each held-out problem.")] = 256,
+    k: Annotated[
+        int | None, typer.Option("--k", min=1, help="Judge by pass@k; of more samples it has less noise. [default: n]")
+    ] = None,
     base: Base = "tiny",
     device: Device = "cpu",
     limit: Limit = None,
@@ -53,8 +56,8 @@ def frontier(
     if source is not None and not go_on:
         from limen.lab.frontier_page import write_page
 
-        print(write_page(out))
+        print(write_page(out, k))
     else:
-        print(lab.run_frontier(study, pick(arms), wanted, jobs, seconds, parts))
+        print(lab.run_frontier(study, pick(arms), wanted, jobs, seconds, parts, k))
     if collect is not None:
         print(f"wrote {collect} ({lab.collect(out, collect):,} bytes)")

@@ -188,20 +188,23 @@ def run_frontier(
     jobs: int = 1,
     seconds: float | None = None,
     budgets: Sequence[str] = BUDGETS,
+    k: int | None = None,
 ) -> str:
     """All arms and seeds that are not finished, `jobs` processes at a time (1 without a limit of time: here), for
-    `seconds` at most. Returns the page; writes frontier.md, .json, .png."""
+    `seconds` at most. Returns the page, by pass@`k` (pass@n unless given); writes frontier.md, .json, .png."""
     from limen.lab.frontier_page import write_page
 
     unknown = sorted(set(budgets) - set(BUDGETS))
     if unknown:
         raise ConfigError(f"unknown budget '{unknown[0]}': expected {' or '.join(BUDGETS)}")
+    if k is not None and not 1 <= k <= study.n:
+        raise ConfigError(f"--k {k}: expected 1 to {study.n}, the samples of a problem (-n)")
     end = None if seconds is None else time.monotonic() + seconds - RESERVE
     prepare(study)
     for budget in budgets:
         for own in ([a for a in arms if a.parent is None], [a for a in arms if a.parent is not None]):
             _run_budget(study, own, seeds, jobs, end, budget)
-    return write_page(study.out)
+    return write_page(study.out, k)
 
 
 def _run_budget(

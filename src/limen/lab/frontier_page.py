@@ -61,8 +61,8 @@ def role(seed: int) -> str:
     return "exploration" if seed in EXPLORE else "final"
 
 
-def rows(draws: Sequence[CountTable], runs: Sequence[Finished]) -> list[Row]:
-    """Every arm that has finished runs, with those seeds that GRPO has too."""
+def rows(draws: Sequence[CountTable], runs: Sequence[Finished], k: int | None = None) -> list[Row]:
+    """Every arm that has finished runs, with those seeds that GRPO has too. `k`: of pass@k, in the place of n_max."""
     found: dict[tuple[str, str, str], dict[int, Finished]] = {}
     for r in runs:
         if r.table is not None:
@@ -74,7 +74,8 @@ def rows(draws: Sequence[CountTable], runs: Sequence[Finished]) -> list[Row]:
         seeds = sorted(set(own) & set(grpo))
         if seeds:
             chosen = _chosen(arm, kind, arm in explored)
-            made.append(_row(arm, kind, budget, [own[s] for s in seeds], [grpo[s] for s in seeds], draws, chosen))
+            made.append(_row(arm, kind, budget, [own[s] for s in seeds], [grpo[s] for s in seeds], draws, chosen,
+                             k))  # fmt: skip
     order = list(ARMS)
     return sorted(made, key=lambda r: (list(ROLES).index(r.role), BUDGETS.index(r.budget), r.prize.shortfall,
                                        -r.most[0], order.index(r.arm) if r.arm in order else 99))  # fmt: skip
@@ -90,17 +91,17 @@ def _chosen(arm: str, kind: str, explored: bool) -> str:
 
 def _row(
     arm: str, kind: str, budget: str, own: list[Finished], grpo: list[Finished], draws: Sequence[CountTable],
-    chosen: str,
+    chosen: str, k: int | None = None,
 ) -> Row:  # fmt: skip
     from limen.lab.trends import t_interval
     from limen.measure import pass_at_k, support
 
     mine, theirs = _tables(own), _tables(grpo)
-    k = n_max([*mine, *theirs, draws[0]])
+    k = n_max([*mine, *theirs, draws[0]], k)
     one, most = ([float(np.mean(pass_at_k(t.n_P, t.c_P, x))) for t in mine] for x in (1, k))
     flips = [support(draws[0].n_P, draws[0].c_P, t.c_P, t.n_P) for t in mine]
     E, S, chance = (float(np.mean([getattr(f, name) for f in flips])) for name in ("E", "S", "chance_each_way"))
-    found = prize(mine, theirs, draws)
+    found = prize(mine, theirs, draws, k)
     return Row(arm, kind, budget, tuple(own), t_interval(one), t_interval(most), found, E, S, chance, chosen)
 
 
@@ -108,29 +109,31 @@ def _tables(runs: Sequence[Finished]) -> list[CountTable]:
     return [r.table for r in runs if r.table is not None]
 
 
-def write_page(out: Path) -> str:
-    """frontier.md, .json, .png, .svg and .csv from the small files in `out`. Returns the page."""
+def write_page(out: Path, k: int | None = None) -> str:
+    """frontier.md, .json, .png, .svg and .csv from the small files in `out`, by pass@`k` (n_max). Returns the page."""
     draws, runs = read_all(out)
-    found = rows(draws, runs)
+    found = rows(draws, runs, k)
     if not found:
         raise DataError(f"{out}: no seed of GRPO is finished, and the prize is measured from it")
-    page = frontier_page(draws, runs, found)
+    page = frontier_page(draws, runs, found, k)
     (out / "frontier.md").write_text(page, encoding="utf-8")
     study, where = dict(runs[0].study), dict(runs[0].provenance)
     counts = {f"{r.arm} {r.budget} {r.seed}": r.table.c_P.tolist() for r in runs if r.table is not None}
     base = {"ids": list(draws[0].problem_ids), "n": draws[0].n_P.tolist(), "c": [d.c_P.tolist() for d in draws]}
-    doc = {"study": study, "provenance": where, "within": WITHIN, "base": base, "counts": counts,
+    doc = {"study": study, "provenance": where, "within": WITHIN, "k": k, "base": base, "counts": counts,
            "rows": [r.to_json() for r in found]}  # fmt: skip
     write_json(out / "frontier.json", doc)
-    figure(draws, found, out)
+    figure(draws, found, out, k)
     return page
 
 
-def frontier_page(draws: Sequence[CountTable], runs: Sequence[Finished], found: Sequence[Row]) -> str:
+def frontier_page(
+    draws: Sequence[CountTable], runs: Sequence[Finished], found: Sequence[Row], k: int | None = None
+) -> str:
     """The page as Markdown."""
     from limen.measure import pass_at_k
 
-    k = n_max([*draws, *_tables(runs)])
+    k = n_max([*draws, *_tables(runs)], k)
     n, c = pooled(draws)
     base_1, base_k = (float(np.mean(pass_at_k(n, c, x))) for x in (1, k))
     study, made = runs[0].study, [r.provenance for r in runs]
@@ -202,7 +205,7 @@ def _over_budget(runs: Sequence[Finished]) -> list[str]:
     return ["", "Not run at equal tokens, since the stored responses alone are more: " + ", ".join(names) + "."]
 
 
-def figure(draws: Sequence[CountTable], found: Sequence[Row], out: Path) -> list[Path]:
+def figure(draws: Sequence[CountTable], found: Sequence[Row], out: Path, k: int | None = None) -> list[Path]:
     """pass@1 against pass@n, a panel for each role and budget: crosses are 95% t intervals over seeds (where few)."""
     from limen.dynamics.figures import legend, save, style
 
@@ -219,7 +222,7 @@ def figure(draws: Sequence[CountTable], found: Sequence[Row], out: Path) -> list
             ax.set_visible(False)
         for ax, (kind, budget) in zip(axes, panels, strict=False):
             part = [r for r in found if (r.role, r.budget) == (kind, budget)]
-            _panel(ax, draws, part, f"{kind}, equal {budget}", colours)
+            _panel(ax, draws, part, f"{kind}, equal {budget}", colours, k)
         legend(fig, list(axes))
 
     points = [
@@ -230,12 +233,14 @@ def figure(draws: Sequence[CountTable], found: Sequence[Row], out: Path) -> list
     return save("frontier", draw, points, out)
 
 
-def _panel(ax: Any, draws: Sequence[CountTable], part: Sequence[Row], title: str, colours: Mapping[str, str]) -> None:
+def _panel(
+    ax: Any, draws: Sequence[CountTable], part: Sequence[Row], title: str, colours: Mapping[str, str], most: int | None
+) -> None:
     from limen.dynamics.figures import titled
     from limen.measure import pass_at_k
     from limen.report.figures import INK
 
-    k = n_max([*draws, *(t for r in part for t in _tables(r.runs))])
+    k = n_max([*draws, *(t for r in part for t in _tables(r.runs))], most)
     n, c = pooled(draws)
     base = [float(np.mean(pass_at_k(n, c, x))) for x in (1, k)]
     bound = _grpo_first(part)

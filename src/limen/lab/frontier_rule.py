@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from limen.errors import DataError
+from limen.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from limen.measure import CountTable
@@ -68,8 +68,11 @@ def pooled(draws: Sequence[CountTable]) -> tuple[Any, Any]:
     return sum(d.n_P for d in draws), sum(d.c_P for d in draws)
 
 
-def prize(arm: Sequence[CountTable], grpo: Sequence[CountTable], base: Sequence[CountTable]) -> Prize:
-    """Judge one arm. `arm` and `grpo`: one table for each seed, in the same order of seeds; `base`: its draws."""
+def prize(
+    arm: Sequence[CountTable], grpo: Sequence[CountTable], base: Sequence[CountTable], k: int | None = None
+) -> Prize:
+    """Judge one arm. `arm` and `grpo`: one table for each seed, in the same order of seeds; `base`: its draws. `k`: in
+    the place of n_max; with more samples than k pass@k has less noise."""
     from limen.measure import pass_at_k
 
     ids = base[0].problem_ids
@@ -77,7 +80,7 @@ def prize(arm: Sequence[CountTable], grpo: Sequence[CountTable], base: Sequence[
         raise DataError(f"{len(arm)} runs of the arm and {len(grpo)} of GRPO: the prize is judged seed by seed")
     if any(t.problem_ids != ids for t in (*arm, *grpo)):
         raise DataError("runs and base are of different problems")
-    k = n_max([*arm, *grpo, base[0]])
+    k = n_max([*arm, *grpo, base[0]], k)
     n, c = pooled(base)
     base_P = pass_at_k(n, c, k)
     one_SP = np.array([pass_at_k(a.n_P, a.c_P, 1) - pass_at_k(g.n_P, g.c_P, 1) for a, g in zip(arm, grpo, strict=True)])
@@ -88,9 +91,12 @@ def prize(arm: Sequence[CountTable], grpo: Sequence[CountTable], base: Sequence[
     return Prize(one, most, (REACHED if reached else MISSED) + (SURELY if sure else ""))
 
 
-def n_max(tables: Sequence[CountTable]) -> int:
-    """Largest k that all tables have."""
-    return min(t.n_min for t in tables)
+def n_max(tables: Sequence[CountTable], k: int | None = None) -> int:
+    """Largest k that all tables have, or the k that is asked for. Raises `ConfigError` where they have less."""
+    most = min(t.n_min for t in tables)
+    if k is not None and not 1 <= k <= most:
+        raise ConfigError(f"k = {k}: the smallest number of judged samples of a problem is {most}")
+    return most if k is None else k
 
 
 def gap(gap_SP: Any) -> Gap:
