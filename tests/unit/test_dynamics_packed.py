@@ -110,3 +110,45 @@ def test_models_that_do_more_than_an_output_layer_are_scored_in_batches_too(mode
     np.testing.assert_allclose(own.token_T, want.token_T, atol=2e-5)
     np.testing.assert_allclose(own.entropy_T, want.entropy_T, atol=2e-5)
     assert len(passes) < len(requests) / 2
+
+
+def narrow(model, most):
+    """A runner for which more than `most` tokens at once are out of memory."""
+    runner = Runner(model)
+    hidden = runner.hidden
+
+    def limited(ids, *rest):
+        if ids.numel() > most:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+        return hidden(ids, *rest)
+
+    runner.hidden = limited
+    return runner
+
+
+def test_a_probe_that_runs_out_of_memory_goes_on_with_smaller_batches(model, caplog):
+    requests = pairs()
+    scorer = PackedScorer(narrow(model, 12), requests)
+    found = scorer(entropies=True)
+    np.testing.assert_allclose(found.token_T, np.concatenate([directly(model, r)[0] for r in requests]), atol=2e-5)
+    np.testing.assert_allclose(found.entropy_T, np.concatenate([directly(model, r)[1] for r in requests]), atol=2e-5)
+    assert "out of memory with batches of" in caplog.text
+    caplog.clear()
+    np.testing.assert_array_equal(scorer(entropies=True).token_T, found.token_T)
+    assert not caplog.text  # what fits is kept
+
+
+def test_memory_too_small_for_one_response_is_said(model):
+    with pytest.raises(ModelError, match=r"one response of .* beside the training.*Tried to allocate"):
+        PackedScorer(narrow(model, 1), pairs())()
+
+
+def test_other_errors_of_the_model_pass_through(model):
+    runner = Runner(model)
+
+    def broken(*args):
+        raise RuntimeError("device-side assert")
+
+    runner.hidden = broken
+    with pytest.raises(RuntimeError, match="device-side assert"):
+        PackedScorer(runner, pairs())()
