@@ -139,7 +139,7 @@ def test_a_probe_that_runs_out_of_memory_goes_on_with_smaller_batches(model, cap
 
 
 def test_memory_too_small_for_one_response_is_said(model):
-    with pytest.raises(ModelError, match=r"one response of .* beside the training.*Tried to allocate"):
+    with pytest.raises(ModelError, match=r"not enough memory to score one response of \d+ tokens .*Tried to allocate"):
         PackedScorer(narrow(model, 1), pairs())()
 
 

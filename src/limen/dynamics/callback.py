@@ -126,7 +126,7 @@ class DynamicsProbe(TrainerCallback):  # type: ignore[misc]
                 self._before = self._scorer(self.entropies)
             requests = training_batch(self.trainer)
             if requests:
-                scorer = PackedScorer(self._scorer.runner, requests, self.batch_tokens)
+                scorer = PackedScorer(self._scorer.runner, requests, self._scorer.batch_tokens)
                 self._batch = scorer, scorer()
         self.seconds = self._clock(model) - self._started
 

@@ -8,8 +8,6 @@ chunk of tokens at a time in float32, as in `limen.engines.scoring`.
 
 from __future__ import annotations
 
-import gc
-import logging
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,14 +20,10 @@ from limen.dynamics.quantities import Scored
 from limen.dynamics.scorer import both, score
 from limen.engines.kvcache import new_cache, rows_of
 from limen.engines.protocol import ScoreRequest
-from limen.engines.runner import Runner, out_of_memory, pad_left, pad_right
-from limen.engines.scoring import BATCH_TOKENS, LOGIT_BYTES
+from limen.engines.runner import Runner, pad_left, pad_right
+from limen.engines.scoring import Limits, said
 from limen.errors import ModelError
 
-log = logging.getLogger(__name__)
-
-LEAST_CHUNK = 16
-"""Tokens whose logits are made at once, at least."""
 WORTH = 8
 """Tokens that prompts must share at their beginning for these to be run once and apart."""
 
@@ -60,7 +54,7 @@ class _Pack:
     rows: list[_Rows]
 
 
-class PackedScorer:
+class PackedScorer(Limits):
     """Scores one fixed list of responses under a model whose weights change.
 
     Where memory runs out (a trainer beside it took more), the plan is made anew with half the batch, and kept so: a
@@ -71,10 +65,8 @@ class PackedScorer:
     def __init__(self, runner: Runner, requests: Sequence[ScoreRequest], batch_tokens: int | None = None) -> None:
         if any(not r.prompt_ids for r in requests):
             raise ModelError("cannot score a response to an empty prompt: put a BOS token into the template")
-        self.runner, self.requests = runner, list(requests)
-        kind = runner.device.type
-        self.batch_tokens = batch_tokens or BATCH_TOKENS.get(kind, 4096)
-        self.chunk = max(LEAST_CHUNK, LOGIT_BYTES.get(kind, 32 << 20) // (4 * runner.vocabulary))
+        super().__init__(runner, batch_tokens)
+        self.requests = list(requests)
         self.offset_N = np.concatenate([[0], np.cumsum([len(r.token_ids) for r in requests])]).astype(np.int64)
         self._packs: list[_Pack] | None = None
         self._unique = 0
@@ -90,10 +82,9 @@ class PackedScorer:
                 try:
                     return self._scored(full[0], entropies)
                 except RuntimeError as error:
-                    if not out_of_memory(error):
-                        raise
-                    said = next(iter(str(error).splitlines()), "out of memory")  # the error's frames hold the batch
-                self._smaller(max(len(r.prompt_ids) + len(r.token_ids) for r in full), said)
+                    message = said(error)
+                self._packs = None
+                self.halve([len(r.prompt_ids) + len(r.token_ids) for r in full], message)
 
     def _scored(self, first: ScoreRequest, entropies: bool) -> Scored:
         if self._packs is None:
@@ -105,22 +96,6 @@ class PackedScorer:
             self._run(pack, value_T2, entropies)
         value = value_T2.cpu().numpy().astype(np.float64)[self._expand_T]
         return Scored(value[:, 0], self.offset_N, value[:, 1] if entropies else None)
-
-    def _smaller(self, longest: int, said: str) -> None:
-        """Half the batch and the chunk, and a new plan. Raises `ModelError` where a batch is one response already."""
-        if self.batch_tokens < longest and self.chunk <= LEAST_CHUNK:
-            raise ModelError(
-                f"not enough memory to score one response of {longest} tokens with its prompt beside the training: "
-                f"give the trainer smaller batches, the probe shorter responses, or take a larger GPU ({said})"
-            )
-        every = longest * len(self.requests)  # a limit beyond all there is says nothing
-        was, self.batch_tokens = min(self.batch_tokens, every), max(1, min(self.batch_tokens, every) // 2)
-        self.chunk = max(LEAST_CHUNK, self.chunk // 2)
-        log.warning("out of memory with batches of %d tokens: scoring goes on with %d", was, self.batch_tokens)
-        self._packs = None
-        gc.collect()
-        if self.runner.device.type == "cuda":
-            torch.cuda.empty_cache()
 
     def _prepare(self, first: ScoreRequest) -> None:
         """Plan; no packs where the model needs the plain scorer (recurrent, no padding, more than an output layer)."""

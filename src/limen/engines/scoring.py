@@ -51,7 +51,46 @@ Part = tuple[Sequence[_Row], torch.Tensor]
 """Responses, and the values of all their tokens, one after the other, on the model's device."""
 
 
-class Scorer:
+class Limits:
+    """What bounds the memory of a forward pass: `batch_tokens`, and `chunk` tokens whose logits exist at one time.
+
+    batch_tokens, logit_bytes: by default what suits the device.
+    """
+
+    def __init__(self, runner: Runner, batch_tokens: int | None = None, logit_bytes: int | None = None) -> None:
+        self.runner = runner
+        kind = runner.device.type
+        self.batch_tokens = batch_tokens or BATCH_TOKENS.get(kind, 4096)
+        chunk = (logit_bytes or LOGIT_BYTES.get(kind, 32 << 20)) // (4 * runner.vocabulary)
+        self.chunk = max(LEAST_CHUNK, chunk)
+
+    def halve(self, lengths: Sequence[int], error: str) -> None:
+        """After memory ran out on sequences of these lengths: free what is unused, and take smaller batches and chunks.
+        Raises `ModelError` where they hold one response and few tokens already."""
+        gc.collect()
+        if self.runner.device.type == "cuda":
+            torch.cuda.empty_cache()
+        longest = max(lengths)
+        if self.batch_tokens < longest and self.chunk <= LEAST_CHUNK:
+            raise ModelError(
+                f"not enough memory to score one response of {longest} tokens with its prompt: use a smaller dtype "
+                f"(--dtype bfloat16), a GPU with more memory free, or leave out the longest responses ({error})"
+            )
+        was = min(self.batch_tokens, longest * len(lengths))  # a limit beyond all there is says nothing
+        self.batch_tokens = max(1, was // 2)
+        log.warning("out of memory with batches of %d tokens: going on with %d", was, self.batch_tokens)
+        self.chunk = max(LEAST_CHUNK, self.chunk // 2)
+
+
+def said(error: RuntimeError) -> str:
+    """The first line of an error that says memory ran out (not the error: its frames hold the batch). Raises any other
+    error again."""
+    if not out_of_memory(error):
+        raise error
+    return next(iter(str(error).splitlines()), "out of memory")
+
+
+class Scorer(Limits):
     """Scores responses under one model. `batch_tokens` and `logit_bytes` bound the memory of one forward pass.
 
     head: `logits`, the model's output layer chunk by chunk, or `cce`, the kernel of cut-cross-entropy (a GPU; extra
@@ -65,12 +104,8 @@ class Scorer:
         logit_bytes: int | None = None,
         head: str = "logits",
     ) -> None:
-        self.runner = runner
+        super().__init__(runner, batch_tokens, logit_bytes)
         self.head = fused_head(runner, head) or self._logits_head
-        kind = runner.device.type
-        self.batch_tokens = batch_tokens or BATCH_TOKENS.get(kind, 4096)
-        chunk = (logit_bytes or LOGIT_BYTES.get(kind, 32 << 20)) // (4 * runner.vocabulary)
-        self.chunk = max(LEAST_CHUNK, chunk)
 
     def score(self, requests: Sequence[ScoreRequest]) -> list[NDArray[np.float32]]:
         """Per-token log-probabilities (nats, float32, <= 0), one array of shape (tokens,) per request, in order.
@@ -113,10 +148,7 @@ class Scorer:
             error = self._gather(left, parts) if left else None
             if error is None:
                 return parts
-            gc.collect()
-            if self.runner.device.type == "cuda":
-                torch.cuda.empty_cache()
-            self._halve([len(row.prompt) + len(row.response) for row in left], error)
+            self.halve([len(row.prompt) + len(row.response) for row in left], error)
 
     def _gather(self, rows: list[_Row], parts: list[Part]) -> str | None:
         """Append the rows' parts; what was said when memory ran out, else None."""
@@ -124,23 +156,8 @@ class Scorer:
             for part in self._score(rows):
                 parts.append(part)
         except RuntimeError as error:
-            if not out_of_memory(error):
-                raise
-            return next(iter(str(error).splitlines()), "out of memory")  # not the error: its frames hold the batch
+            return said(error)
         return None
-
-    def _halve(self, lengths: Sequence[int], error: str) -> None:
-        """Smaller batches and chunks. Raises `ModelError` where they hold one response and few tokens already."""
-        longest = max(lengths)
-        if self.batch_tokens < longest and self.chunk <= LEAST_CHUNK:
-            raise ModelError(
-                f"not enough memory to score one response of {longest} tokens with its prompt: use a smaller dtype "
-                f"(--dtype bfloat16), a GPU with more memory free, or leave out the longest responses ({error})"
-            )
-        was = min(self.batch_tokens, longest * len(lengths))  # a limit beyond all there is says nothing
-        self.batch_tokens = max(1, was // 2)
-        log.warning("out of memory with batches of %d tokens: going on with %d", was, self.batch_tokens)
-        self.chunk = max(LEAST_CHUNK, self.chunk // 2)
 
     def _score(self, rows: list[_Row]) -> Iterator[Part]:
         if not self.runner.plain_head(rows[0].prompt + rows[0].response):
