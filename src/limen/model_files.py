@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -50,6 +50,11 @@ def changed(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
         elif before[file] != now[file]:
             words.append(f"{file} has other content")
     return words
+
+
+def said(words: Sequence[str], most: int = 3) -> str:
+    """What `changed` found, for an error."""
+    return "; ".join(words[:most]) + (" and more" if len(words) > most else "")
 
 
 def _folder(folder: Path) -> dict[str, str]:

@@ -1,14 +1,17 @@
-"""A run is not gone on with after the weights in its model folder changed."""
+"""A run, or one name's scores, are not gone on with after the weights in the model folder changed."""
 
 import shutil
 
 import pytest
 import torch
 
+from limen.cli import main
 from limen.config import SampleSettings
+from limen.engines.hf import TransformersEngine
 from limen.errors import ConfigError, ModelError
+from limen.model_files import fingerprint
 from limen.models import load_model
-from limen.sampling import sample_run
+from limen.sampling import sample_run, score_run
 from limen.store import Run
 
 
@@ -80,3 +83,35 @@ def test_weights_of_a_start_that_drew_nothing_bind_nothing(folder, tmp_path):
     run = sample_run(of_folder(folder), tmp_path / "run", progress=False)
     assert run.info["weights"] != before
     assert "weights" not in sample_run(of_folder("tiny"), tmp_path / "tiny", progress=False).info
+
+
+def test_scores_of_one_name_are_of_the_same_weights(folder, tmp_path, monkeypatch, capsys):
+    run = sample_run(of_folder(folder), tmp_path / "run", progress=False)
+
+    def score(*more):
+        command = ["limen", "score", str(run.path), "--model", str(folder), "--device", "cpu", "--quiet", *more]
+        monkeypatch.setattr("sys.argv", command)
+        with pytest.raises(SystemExit) as end:
+            main()
+        return end.value.code
+
+    assert score("--name", "mine") == 0
+    sample_run(of_folder(folder, n=2), tmp_path / "run", progress=False)
+    train(folder)
+    assert score("--name", "mine") == 2
+    assert "scores under 'mine' were made with other weights" in capsys.readouterr().err
+    assert run.table("scores").num_rows == 2
+    assert score("--name", "trained") == 0
+    names = run.table("scores")["scorer"].to_pylist()
+    assert (names.count("mine"), names.count("trained")) == (2, 4)
+    kept = Run.open(run.path).info["score_weights"]
+    assert kept["mine"] == run.info["weights"] != kept["trained"]
+
+
+def test_weights_of_a_scoring_that_kept_nothing_bind_nothing(folder, tmp_path):
+    run = sample_run(of_folder(folder), tmp_path / "run", progress=False)
+    with run.changing() as info:
+        info["score_weights"] = {"mine": {"model.safetensors": "1:0"}}
+    engine = TransformersEngine.load(str(folder), "cpu")
+    assert score_run(run.path, engine, "mine", progress=False, weights=fingerprint(folder))["scored"] == 2
+    assert Run.open(run.path).info["score_weights"]["mine"] == fingerprint(folder)

@@ -140,17 +140,19 @@ def score(
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
 ) -> None:
     """Log-likelihood of a run's stored responses under a model (temperature 1, prompt masked)."""
+    from limen.model_files import fingerprint
     from limen.sampling import score_run
     from limen.sampling.engine import closing
     from limen.store import Run
 
     Run.open(run)
+    weights = fingerprint(model)  # before they are read: a training that goes on may change them
     if ray or ray_address or workers:
         scorer = _cluster_engine(engine, model, device, dtype, head, ray, ray_address, workers)
     else:
         scorer = _scoring_engine(engine, model, device, dtype, head)
     with closing(scorer):
-        result = score_run(run, scorer, name or model, policy, step, tokens, progress=not quiet)
+        result = score_run(run, scorer, name or model, policy, step, tokens, not quiet, weights)
     if as_json:
         print_json(result)
         return

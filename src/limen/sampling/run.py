@@ -11,7 +11,7 @@ from limen.config import EXTENT, SPEED, SampleSettings, differences
 from limen.engines.needs import as_json, needs_of, prepare, require
 from limen.engines.protocol import Engine
 from limen.errors import ConfigError, StoreError
-from limen.model_files import changed, fingerprint
+from limen.model_files import changed, fingerprint, said
 from limen.problems import load_problems
 from limen.problems.prompt import render
 from limen.provenance import provenance
@@ -132,9 +132,8 @@ def _same_weights(
         words = changed(before, weights)
         if words:
             raise ConfigError(
-                f"{run.path} was drawn with other weights than {settings.model} holds now ({'; '.join(words[:3])}"
-                f"{' and more' if len(words) > 3 else ''}), and one run is of one policy: sample into another folder, "
-                "or bring the weights back"
+                f"{run.path} was drawn with other weights than {settings.model} holds now ({said(words)}), "
+                "and one run is of one policy: sample into another folder, or bring the weights back"
             )
     if unused:
         info.pop("weights", None)

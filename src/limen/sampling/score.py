@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,8 @@ import pyarrow.dataset as ds
 
 from limen.engines.needs import require
 from limen.engines.protocol import Engine, ScoreRequest
-from limen.errors import DataError, StoreError
+from limen.errors import ConfigError, DataError, StoreError
+from limen.model_files import changed, said
 from limen.progress import Meter
 from limen.store import Run
 from limen.store.run import file_lock
@@ -33,18 +34,20 @@ def score_run(
     step: int | None = None,
     tokens: bool = False,
     progress: bool = True,
+    weights: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Score every stored response of the run (of one policy and step, if given) and append to its `scores`.
 
     scorer: name under which the scores are kept; what is scored under it already is left out, so that a killed
     scoring goes on. tokens: keep every token's log-probability, not only their sum.
+    weights: `limen.model_files.fingerprint` of the engine's model. Scores of one name are all of the same weights.
 
     Returns what was done: `scored`, `tokens`, `seconds`, `mean_logprob` (mean over the new responses of their
     per-token mean, nats), and the noise floor: `noise_max` and `noise_mean`, the difference of per-token means when
     up to 64 responses are scored one by one instead of in batches.
 
     Raises `DataError` where a response has no token ids or no stored prompt, `ModelError` for an engine that cannot
-    score.
+    score, `ConfigError` where this name's scores were made with other weights.
     """
     require(engine, {"score": "scoring"})
     run = Run.open(path)
@@ -56,7 +59,22 @@ def score_run(
                 f"{run.path}: another process is scoring this run as '{scorer}': wait for it, or give another name "
                 "(--name)"
             ) from error
+        if weights:
+            _same_weights(run, scorer, weights)
         return _score_run(run, engine, scorer, policy, step, tokens, progress)
+
+
+def _same_weights(run: Run, scorer: str, weights: Mapping[str, str]) -> None:
+    """Keep the weights with the scorer's name, before its first score; refuse others once it has scores."""
+    with run.changing() as info:
+        kept = info.setdefault("score_weights", {})
+        words = changed(kept.get(scorer, weights), weights)
+        if words and run.keys("scores", ds.field("scorer") == scorer):
+            raise ConfigError(
+                f"{run.path}: the scores under '{scorer}' were made with other weights than the model holds now "
+                f"({said(words)}): give another name (--name), or bring the weights back"
+            )
+        kept[scorer] = dict(weights)
 
 
 def _score_run(
