@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from limen.cli.lab_training import Base, Device, Jobs, Limit, Only, Out, Recipe, Seeds, Steps
+from limen.cli.lab_training import Base, Device, Jobs, Limit, Only, Out, Recipe, Samples, Seeds, Steps
 from limen.cli.options import numbers
 
 
@@ -64,7 +64,7 @@ def offline(
     seeds: Seeds = "0,1,2",
     jobs: Jobs = 1,
     steps: Steps = 200,
-    n: Annotated[int, typer.Option("-n", min=1, help="Samples of each held-out problem.")] = 256,
+    n: Samples = 256,
     base: Base = "tiny",
     device: Device = "cpu",
     limit: Limit = None,
@@ -90,7 +90,7 @@ def kl(
     seeds: Seeds = "0,1,2",
     jobs: Jobs = 1,
     steps: Steps = 200,
-    n: Annotated[int, typer.Option("-n", min=1, help="Samples of each held-out problem.")] = 256,
+    n: Samples = 256,
     base: Base = "tiny",
     device: Device = "cpu",
     limit: Limit = None,
@@ -106,7 +106,7 @@ def widths(
     seeds: Seeds = "0,1,2",
     jobs: Jobs = 1,
     steps: Steps = 200,
-    n: Annotated[int, typer.Option("-n", min=1, help="Samples of each held-out problem.")] = 256,
+    n: Samples = 256,
     base: Annotated[str, typer.Option(hidden=True)] = "tiny",
     device: Device = "cpu",
     limit: Limit = None,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from limen.cli.lab_training import Base, Collect, Device, From, Jobs, Limit, Only, Out, Recipe, Seconds, Steps
+from limen.cli.lab_training import Base, Collect, Device, From, Jobs, Limit, Only, Out, Recipe, Samples, Seconds, Steps
 from limen.cli.options import numbers
 
 
@@ -24,7 +24,7 @@ def frontier(
     jobs: Jobs = 1,
     seconds: Seconds = None,
     steps: Steps = 200,
-    n: Annotated[int, typer.Option("-n", min=1, help="Samples of each held-out problem.")] = 256,
+    n: Samples = 256,
     k: Annotated[
         int | None, typer.Option("--k", min=1, help="Judge by pass@k; of more samples it has less noise. [default: n]")
     ] = None,

@@ -13,6 +13,7 @@ Out = Annotated[Path, typer.Option(help="Folder for all runs and the page.")]
 Seeds = Annotated[str, typer.Option(help="Training seeds, with commas between.")]
 Jobs = Annotated[int, typer.Option(min=1, help="Runs at a time, each a process of its own.")]
 Steps = Annotated[int, typer.Option(min=1, help="Optimizer steps.")]
+Samples = Annotated[int, typer.Option("-n", min=1, help="Samples of each held-out problem.")]
 Base = Annotated[str, typer.Option(help="`tiny`, or a folder that `limen lab train-base` made.")]
 Device = Annotated[str, typer.Option(help="cpu or cuda.")]
 Only = Annotated[str | None, typer.Option(help="One run and no page: what each job of the study calls.")]
@@ -36,7 +37,7 @@ def methods(
     which: Annotated[str, typer.Option("--methods", help="Methods, with commas between, or all.")] = "all",
     jobs: Jobs = 1,
     steps: Steps = 200,
-    n: Annotated[int, typer.Option("-n", min=1, help="Samples of each held-out problem.")] = 256,
+    n: Samples = 256,
     base: Base = "tiny",
     device: Device = "cpu",
     limit: Limit = None,
@@ -61,7 +62,7 @@ def noise(
     which: Annotated[str, typer.Option("--patterns", help="Patterns, with commas between, or all.")] = "all",
     jobs: Jobs = 1,
     steps: Steps = 200,
-    n: Annotated[int, typer.Option("-n", min=1, help="Samples of each held-out problem.")] = 64,
+    n: Samples = 64,
     base: Base = "tiny",
     device: Device = "cpu",
     limit: Limit = None,
@@ -85,7 +86,7 @@ def dynamics(
     seeds: Seeds = "0,1,2",
     jobs: Jobs = 1,
     steps: Steps = 200,
-    n: Annotated[int, typer.Option("-n", min=1, help="Samples of each held-out problem.")] = 256,
+    n: Samples = 256,
     base: Base = "tiny",
     device: Device = "cpu",
     every: Annotated[int, typer.Option(min=1, help="Steps between two probes.")] = 5,
