@@ -77,7 +77,14 @@ def _dirty() -> bool | None:
 
 
 def _hardware() -> dict[str, Any]:
-    info: dict[str, Any] = {"cpus": os.cpu_count(), "machine": platform.machine(), "processor": _cpu_name()}
+    cpu = _first_processor()
+    info: dict[str, Any] = {
+        "cpus": os.cpu_count(),
+        "machine": platform.machine(),
+        "processor": cpu.get("model name") or platform.processor(),
+    }
+    if "cpu family" in cpu:  # a virtual machine's model name may be no more than the maker's
+        info["processor_id"] = f"family {cpu['cpu family']}, model {cpu.get('model')}"
     torch = sys.modules.get("torch")
     # Another thread may be importing it: then it has no `cuda` yet.
     if torch is not None and hasattr(torch, "cuda") and torch.cuda.is_available():
@@ -85,11 +92,10 @@ def _hardware() -> dict[str, Any]:
     return info
 
 
-def _cpu_name() -> str:
+def _first_processor(file: Path = Path("/proc/cpuinfo")) -> dict[str, str]:
+    """What Linux says of the first processor: `model name`, `cpu family`, `model` and more; {} elsewhere."""
     try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
+        first = file.read_text(encoding="utf-8").partition("\n\n")[0]
     except OSError:
-        pass
-    return platform.processor()
+        return {}
+    return {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first.splitlines())}

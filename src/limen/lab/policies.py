@@ -106,7 +106,7 @@ def sample_policy(
         "verifier": VERIFIER,
         "policy": policy,
         "step": step,
-        "seed": derive_seed(0, "study", out.parent.name, policy) % 2**31,
+        "seed": derive_seed(0, "study", _place(study, out), policy) % 2**31,
         "device": study.device,
         "dtype": "float32",
         "logprobs": True,
@@ -114,6 +114,11 @@ def sample_policy(
     }
     sample_run(SampleSettings.make(**values), out, progress=False)
     return out
+
+
+def _place(study: Study, out: Path) -> str:
+    """What keeps two runs of one policy's name apart: `seed-0`, say. The study's own folder may have any name."""
+    return "" if out.parent == study.out else out.parent.name
 
 
 def token_entropy(run: Path) -> float:
