@@ -47,7 +47,7 @@ def test_shares_of_a_schedule_follow_the_length_of_the_training():
 
 def test_names_are_picked_once_with_grpo_first():
     assert [a.name for a in pick("nll-1,self,nll-1")] == ["grpo", "nll-1", "self"]
-    assert len(pick("all")) == len(ARMS) == 37
+    assert len(pick("all")) == len(ARMS) == 38
     with pytest.raises(ConfigError, match="unknown arm 'nll-7'"):
         pick("grpo,nll-7")
 

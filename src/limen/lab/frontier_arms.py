@@ -71,6 +71,7 @@ _TRAINED = (
     Arm("k3-0.2", "GRPO + forward KL k3 .2", _kl(0.2, kl_estimator="k3")),
     Arm("k3-0.5", "GRPO + forward KL k3 .5", _kl(0.5, kl_estimator="k3")),
     Arm("k3-1", "GRPO + forward KL k3 1", _kl(1.0, kl_estimator="k3")),
+    Arm("k3-2", "GRPO + forward KL k3 2", _kl(2.0, kl_estimator="k3")),
     Arm("correct-0.5", "GRPO + nll .5 on right stored responses only", _kl(0.5, kl_responses="correct")),
     Arm(
         "self-then-grpo",
