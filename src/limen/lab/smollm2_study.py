@@ -180,6 +180,10 @@ def run_study(
     todo = [(m, x) for x in seeds for m in methods if not small_file(s.out / f"seed-{x}" / m).exists()]
     if todo:
         make_probe(s)
+    if s.study.device == "cuda":
+        import torch
+
+        torch.cuda.empty_cache()  # what this process sampled with is for the jobs
     found: dict[str, str] = {}
     for later in (False, True):  # arms that take another's weights come after it
         part = [(m, x) for m, x in todo if (m in ARMS and ARMS[m].parent is not None) == later]
